@@ -1,0 +1,32 @@
+# rpcgen_add(<out-var-target> <file.x> [FLAGS ...]) -> static C library target with header dir exported
+find_program(RPCGEN_EXECUTABLE rpcgen REQUIRED)   # Debian: rpcsvc-proto; it runs /lib/cpp or cpp from PATH (package cpp)
+function(rpcgen_add target xfile)
+  cmake_parse_arguments(A "MT" "" "FLAGS" ${ARGN})
+  get_filename_component(src ${xfile} ABSOLUTE)
+  get_filename_component(base ${xfile} NAME_WE)
+  set(dir ${CMAKE_CURRENT_BINARY_DIR}/${target}.rpcgen)
+  file(MAKE_DIRECTORY ${dir})
+  set(fl ${A_FLAGS})
+  if(A_MT)
+    list(APPEND fl -M)
+  endif()
+  set(outs)
+  # Only the header and the XDR routines: stubs and dispatch are sunrpc's own, asynchronous ones.
+  foreach(p "-h;.h" "-c;_xdr.c")
+    list(GET p 0 opt)
+    list(GET p 1 suf)
+    set(o ${dir}/${base}${suf})
+    # rpcgen refuses to overwrite (-o onto an existing file exits 1) and bakes the *given* input path into
+    # the #include it emits: copy next to the outputs, run there with a bare name, remove the old output first.
+    add_custom_command(OUTPUT ${o}
+      COMMAND ${CMAKE_COMMAND} -E rm -f ${o}
+      COMMAND ${CMAKE_COMMAND} -E copy_if_different ${src} ${dir}/${base}.x
+      COMMAND ${RPCGEN_EXECUTABLE} -C ${fl} ${opt} -o ${base}${suf} ${base}.x
+      WORKING_DIRECTORY ${dir} DEPENDS ${src} VERBATIM)
+    list(APPEND outs ${o})
+  endforeach()
+  add_library(${target} STATIC ${outs})
+  set_source_files_properties(${outs} PROPERTIES COMPILE_OPTIONS "-w" LANGUAGE C)
+  target_include_directories(${target} PUBLIC ${dir})
+  target_link_libraries(${target} PUBLIC PkgConfig::TIRPC)
+endfunction()
