@@ -1,0 +1,143 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/list.hpp"
+#include "base/loop.hpp"
+#include "base/sock_addr.hpp"
+#include "verbs/cm.hpp"
+#include "verbs/softroce/cm_mad.hpp"
+#include "verbs/softroce/wire.hpp"
+
+// Connection management of one soft device: the MADs of queue pair 1 (InfiniBand volume 1 chapter
+// 12, RDMA IP CM annex A11).
+//
+// Operation: an id takes a slot; its local communication id names the slot, the loop and a random
+// generation. Requests, replies and disconnects are retried by timers until answered, and a
+// repeated message is answered as its first copy was.
+//
+// Ownership:
+//  1. An id belongs to its user. The Cm knows it by a plain pointer that the id takes back in its
+//  destructor.
+//  2. A request that has not yet been shown to its listener belongs to the Cm.
+//  3. What must outlive an id (a DREQ without its answer, a refusal that may be asked for again) is
+//  a Linger of the Cm.
+//
+// Events are told from a timer, never from inside a call of the user or from the receive path, and
+// the Cm touches no id after it has told it something: a handler may destroy its id.
+//
+// Errors: malformed or implausible MADs are counted and dropped. Half-open connections and the rate
+// of requests are bounded; a request beyond that is dropped, and its sender tries again.
+namespace nfsrdma::verbs::softroce {
+
+class CmGroup;
+class SoftCmId;
+class SoftDevice;
+class SoftListener;
+
+inline constexpr std::uint32_t kCmIdsMax = 1u << 14;  // of one device
+inline constexpr std::uint32_t kCmHalfOpenMax = 256;  // requests without an established connection
+inline constexpr std::uint32_t kCmRequestsPerSec = 4096;  // token bucket
+inline constexpr std::uint32_t kCmRequestBurst = 1024;
+inline constexpr std::uint32_t kCmLingersMax = 256;
+
+struct CmCounters {
+    std::uint64_t requests = 0, requests_dropped = 0;  // dropped: rate, half-open or id limit
+    std::uint64_t malformed = 0, stray = 0;            // stray: well formed, but for no id of ours
+    std::uint64_t retries = 0, duplicates = 0;
+    std::uint64_t established = 0, rejects_sent = 0, rejects_received = 0, timeouts = 0;
+    std::uint64_t disconnects = 0, forwarded = 0, forwards_dropped = 0;
+};
+
+// A MAD that is repeated, or repeated on demand, after its id is gone.
+struct Linger : ListHook<Linger> {
+    enum class Kind : std::uint8_t { disconnect, reject };
+    Kind kind = Kind::disconnect;
+    std::uint8_t sends_left = 0;
+    std::uint32_t local_comm = 0, remote_comm = 0;
+    std::uint64_t next_ns = 0, interval_ns = 0;
+    Path path;
+    Mad mad{};
+};
+
+class Cm {
+  public:
+    explicit Cm(SoftDevice& device);
+    ~Cm();
+    Cm(const Cm&) = delete;
+    Cm& operator=(const Cm&) = delete;
+
+    // Errc::again: every id slot is taken.
+    Result<std::unique_ptr<verbs::CmId>> create_id(CmHandler& handler);
+    // Errc::system with EADDRINUSE: another listener has the address and port. Port 0 takes a free
+    // one.
+    Result<std::unique_ptr<verbs::Listener>> listen(const SockAddr& local, ListenHandler& handler);
+    // A packet for queue pair 1 with the right Q_Key; `mad` is what follows the DETH. Any bytes.
+    void on_mad(const RxPacket& packet, std::span<const std::byte> mad) noexcept;
+    const CmCounters& counters() const noexcept { return counters_; }
+    std::uint32_t ids() const noexcept { return ids_used_; }
+    std::uint32_t half_open() const noexcept { return half_open_; }
+
+    // Several loops behind one port; see group.hpp. Before the loop runs.
+    void join(CmGroup& group) noexcept { group_ = &group; }
+
+    // For ids and listeners only.
+    SoftDevice& device() noexcept { return device_; }
+    Loop& loop() noexcept;
+    CmCounters& mutable_counters() noexcept { return counters_; }
+    void forget(SoftCmId& id) noexcept;
+    void forget(SoftListener& listener) noexcept;
+    void index_remote(SoftCmId& id) noexcept;
+    void tell_later(SoftCmId& id) noexcept;  // runs id.tell() from the event timer
+    void half_open_changed(std::int32_t by) noexcept;
+    void send(const Path& path, const Mad& mad) noexcept;
+    // Sends `mad` now and again until its answer comes or the tries are used up.
+    void linger(Linger::Kind kind, const Path& path, const CmIds& ids, const Mad& mad) noexcept;
+    std::uint64_t new_tid() noexcept;
+
+  private:
+    void on_req(const RxPacket& packet, const MadHeader& header, const CmReq& req) noexcept;
+    bool answered_before(const SockAddr& peer, const CmReq& req) noexcept;
+    void break_stale(const SockAddr& peer, const CmReq& req) noexcept;
+    void refuse(const Path& path, const MadHeader& header, std::uint32_t remote_comm,
+                RejReason reason) noexcept;
+    void on_dreq(const RxPacket& packet, const MadHeader& header, const CmDreq& dreq) noexcept;
+    void on_drep(const RxPacket& packet, const CmIds& ids) noexcept;
+    void on_unknown_rep(const RxPacket& packet, const MadHeader& header, const CmRep& rep) noexcept;
+    bool take_token() noexcept;
+    Result<std::uint32_t> take_slot(SoftCmId& id) noexcept;
+    SoftCmId* find_local(std::uint32_t local_comm, const SockAddr& peer) noexcept;
+    SoftCmId* find_remote(const SockAddr& peer, std::uint32_t remote_comm) noexcept;
+    SoftListener* find_listener(const SockAddr& to, std::uint64_t service_id) noexcept;
+    std::size_t bucket_of(std::uint32_t remote_comm) const noexcept;
+    Path path_to(const RxPacket& packet) const noexcept;
+    void tell_all() noexcept;
+    void repeat_lingers() noexcept;
+    void arm_lingers() noexcept;
+    void end_linger(Linger& linger) noexcept;
+
+    class EventTimer;
+    class LingerTimer;
+    SoftDevice& device_;
+    CmGroup* group_ = nullptr;
+    CmCounters counters_;
+    std::vector<SoftListener*> listeners_;
+    std::vector<SoftCmId*> slots_;           // by slot; grows to kCmIdsMax
+    std::vector<std::uint32_t> free_slots_;  // a ring: the slot that was freed first is used first
+    std::size_t free_head_ = 0, free_count_ = 0;
+    std::vector<SoftCmId*> remote_buckets_;
+    std::vector<std::unique_ptr<SoftCmId>>
+        unseen_;  // requests that their listener has not seen yet
+    List<SoftCmId> to_tell_;
+    std::uint32_t ids_used_ = 0, half_open_ = 0;
+    std::uint64_t tokens_ns_ = 0;  // the bucket, as the time up to which its tokens are used
+    std::vector<Linger> linger_pool_;
+    List<Linger> lingers_, free_lingers_;
+    std::unique_ptr<EventTimer> event_timer_;
+    std::unique_ptr<LingerTimer> linger_timer_;
+};
+
+}  // namespace nfsrdma::verbs::softroce
