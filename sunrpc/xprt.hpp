@@ -1,0 +1,161 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "base/loop.hpp"
+#include "base/result.hpp"
+#include "base/sock_addr.hpp"
+#include "sunrpc/xdr_buf.hpp"
+
+// What an RPC client and an RPC service see of a transport: messages, and memory in which payloads may lie. No chunk, key or
+// device. Everything here runs on the loop of its connection.
+namespace nfsrdma::sunrpc {
+
+class Xprt;
+class SvcXprt;
+
+// A leased run of memory from which, and into which, a transport moves payloads without a copy. Moves, never copies.
+class PayloadOwner {
+  public:
+    virtual void release_payload(void* cookie) noexcept = 0;
+
+  protected:
+    ~PayloadOwner() = default;
+};
+class Payload {
+  public:
+    Payload() = default;
+    Payload(PayloadOwner& owner, void* cookie, std::span<std::byte> memory) noexcept
+        : owner_(&owner), cookie_(cookie), memory_(memory) {}
+    Payload(Payload&& other) noexcept
+        : owner_(std::exchange(other.owner_, nullptr)), cookie_(other.cookie_),
+          memory_(std::exchange(other.memory_, {})) {}
+    Payload& operator=(Payload&& other) noexcept {
+        reset();
+        owner_ = std::exchange(other.owner_, nullptr);
+        cookie_ = other.cookie_;
+        memory_ = std::exchange(other.memory_, {});
+        return *this;
+    }
+    Payload(const Payload&) = delete;
+    Payload& operator=(const Payload&) = delete;
+    ~Payload() { reset(); }
+    void reset() noexcept {
+        if (owner_ != nullptr) std::exchange(owner_, nullptr)->release_payload(cookie_);
+        memory_ = {};
+    }
+    std::span<std::byte> memory() const noexcept { return memory_; }  // page-aligned
+    void* cookie() const noexcept { return cookie_; }
+    explicit operator bool() const noexcept { return owner_ != nullptr; }
+
+  private:
+    PayloadOwner* owner_ = nullptr;
+    void* cookie_ = nullptr;
+    std::span<std::byte> memory_;
+};
+
+// One RPC of a client, preallocated by its transport (rpc_rqst). The caller fills in the call part, sends it, and reads the
+// reply part in `complete`; then gives it back with Xprt::put_rqst.
+struct Rqst : ListHook<Rqst> {
+    std::uint32_t xid = 0;  // set by the caller
+
+    // Call. `call.head` is encoded into `head_room` by the caller; the payload, if any, is arena memory of this transport
+    // and DDP-eligible when `ddp_allowed`; `call.tail` lies in `head_room` behind the head.
+    std::span<std::byte> head_room;  // the transport's, for the call message without its payload
+    XdrBuf call;
+    bool ddp_allowed = true;         // false under a security flavor that touches data
+    // Worst case of the reply, without the DDP item's bytes: a Reply chunk is offered when that does not fit inline.
+    std::uint32_t reply_max = 0;
+    // Where a DDP-eligible result may be placed; empty: the result has none. Arena memory of this transport.
+    std::span<std::byte> result_room;
+
+    // Reply, valid from `complete` until put_rqst. `head` is the message without the placed item; `payload` is the part of
+    // result_room that the peer placed (nothing when it answered inline). One contiguous head: decode it from there.
+    XdrBuf reply;
+
+    // Runs once, on the loop. Errc::reconnect: the connection went before the reply came. Errc::bad_message: the peer's
+    // answer breaks the protocol, or it sent RDMA_ERROR. Errc::closed: the transport was closed by us.
+    void (*complete)(Rqst& rqst, Result<void> result) noexcept = nullptr;
+    void* user = nullptr;
+};
+
+struct XprtLimits {
+    std::uint32_t max_payload = 0;   // bytes of one DDP-eligible item
+    std::uint32_t max_message = 0;   // bytes of a message without such an item
+    std::uint32_t slots = 0;         // RPCs in flight
+};
+
+// A client transport: one connection.
+class Xprt : public PayloadOwner {
+  public:
+    virtual ~Xprt() = default;
+    virtual Loop& loop() noexcept = 0;
+    virtual const XprtLimits& limits() const noexcept = 0;
+    // A free slot whose head_room holds at least `call_max` bytes. Errc::again: all are in use (on_slot tells when one is
+    // not), Errc::too_big, Errc::reconnect: not connected, Errc::closed.
+    virtual Result<Rqst*> get_rqst(std::uint32_t call_max) noexcept = 0;
+    // At once when it was not sent or is complete. A call still in flight is abandoned: its caller is answered no more, its
+    // slot and memory come back with the reply or the end of the connection.
+    virtual void put_rqst(Rqst& rqst) noexcept = 0;
+    // Memory for a call's payload or a result. Errc::again when dry (on_slot tells), Errc::too_big.
+    virtual Result<Payload> get_payload(std::uint32_t bytes) noexcept = 0;
+    // Never blocks; queued when there is no credit, key or room. `complete` follows exactly once, never from inside. Errors
+    // that are the caller's (too_big) come back here and `complete` does not run.
+    virtual Result<void> send(Rqst& rqst) noexcept = 0;
+    // `wake` runs on the loop after a slot or payload came back while somebody had been told `again`.
+    virtual void on_slot(void (*wake)(void*) noexcept, void* arg) noexcept = 0;
+    virtual bool connected() const noexcept = 0;
+    // Fails everything that is pending with Errc::closed and disconnects.
+    virtual void close() noexcept = 0;
+};
+
+// One RPC at the server, from receive to release. Preallocated by its transport.
+struct SvcRqst : ListHook<SvcRqst> {
+    SvcXprt* xprt = nullptr;
+    std::uint32_t xid = 0;
+    // The Call: head and tail inline (or pulled), payload = the DDP item that came by Read chunk, pulled into arena memory.
+    // `payload_position`: its offset in the unreduced message.
+    XdrBuf arg;
+    std::uint32_t payload_position = 0;
+    // The Reply. The service encodes the message without its payload into `res_room` (contiguous; at least max_message
+    // bytes), sets `res`, and marks the payload with result_payload. `result_room`: bytes that a DDP-eligible result may
+    // have (from the client's Write chunk; 0: none was offered).
+    std::span<std::byte> res_room;
+    XdrBuf res;
+    std::uint32_t result_room = 0;
+    bool result_is_ddp = false;      // res.payload is DDP-eligible: goes into the Write chunk if there is one
+    void* service = nullptr;         // the service's own, e.g. its per-request state
+};
+
+class Service;
+
+// A server transport: one connection.
+class SvcXprt : public PayloadOwner {
+  public:
+    virtual ~SvcXprt() = default;
+    virtual Loop& loop() noexcept = 0;
+    virtual const SockAddr& peer() const noexcept = 0;
+    virtual const char* netid() const noexcept = 0;
+    virtual std::uint32_t max_payload() const noexcept = 0;
+    // Arena memory for a result's payload, from which it goes to the wire without a copy. Held by the request until its
+    // reply has been sent. Errc::again when dry: `wake` of the request's service is called when to try again.
+    virtual Result<std::span<std::byte>> get_result_payload(SvcRqst& rqst, std::uint32_t bytes) noexcept = 0;
+    // Sends `res` and releases the request; any time after Service::dispatch was called, on the loop. A connection that
+    // is gone meanwhile just releases.
+    virtual void reply(SvcRqst& rqst) noexcept = 0;
+    // Releases without an answer.
+    virtual void drop(SvcRqst& rqst) noexcept = 0;
+};
+
+class Service {
+  public:
+    virtual ~Service() = default;
+    // Called on the loop of the connection. Must call reply or drop exactly once, now or later.
+    virtual void dispatch(SvcRqst& rqst) noexcept = 0;
+    // Memory came back after get_result_payload said `again` for `rqst`.
+    virtual void wake(SvcRqst& rqst) noexcept = 0;
+};
+
+}  // namespace nfsrdma::sunrpc
