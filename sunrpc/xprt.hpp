@@ -126,7 +126,9 @@ struct SvcRqst : ListHook<SvcRqst> {
     XdrBuf res;
     std::uint32_t result_room = 0;
     bool result_is_ddp = false;      // res.payload is DDP-eligible: goes into the Write chunk if there is one
-    void* service = nullptr;         // the service's own, e.g. its per-request state
+    // The service's own per-request state: Service::scratch_bytes() bytes, 64-byte aligned, zeroed when the connection was
+    // made and left alone by the transport since.
+    std::span<std::byte> scratch;
 };
 
 class Service;
@@ -152,6 +154,7 @@ class SvcXprt : public PayloadOwner {
 class Service {
   public:
     virtual ~Service() = default;
+    virtual std::uint32_t scratch_bytes() const noexcept = 0;
     // Called on the loop of the connection. Must call reply or drop exactly once, now or later.
     virtual void dispatch(SvcRqst& rqst) noexcept = 0;
     // Memory came back after get_result_payload said `again` for `rqst`.

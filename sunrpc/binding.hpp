@@ -1,0 +1,29 @@
+#pragma once
+#include <rpc/rpc.h>
+
+#include <cstdint>
+
+// The upper-layer binding: what a procedure's types are, and which of its items may be placed by RDMA (RFC 8166 s6). A
+// table, so that rpcgen's types and XDR routines serve unchanged; items are matched by pointer (facts/libtirpc s3).
+namespace nfsrdma::sunrpc {
+
+// One DDP-eligible `opaque<>` or `string<>` item, by where its char* lies in the argument or result struct.
+struct DdpItem {
+    std::int32_t pointer_offset = -1;  // offsetof(args, data.data_val); -1: the procedure has none
+    bool exists() const noexcept { return pointer_offset >= 0; }
+};
+
+struct ProcInfo {
+    const char* name = nullptr;  // nullptr: no such procedure
+    xdrproc_t xdr_args = nullptr;
+    xdrproc_t xdr_res = nullptr;
+    std::uint32_t args_size = 0, res_size = 0;  // sizeof the C structs
+    DdpItem arg_item, res_item;
+    // Upper bound of the encoded arguments without the DDP item, and of the encoded results without it; of the DDP result item.
+    std::uint32_t (*args_max)(const void* args) = nullptr;
+    std::uint32_t (*reply_max)(const void* args) = nullptr;
+    std::uint32_t (*result_item_max)(const void* args) = nullptr;
+    bool idempotent = true;
+};
+
+}  // namespace nfsrdma::sunrpc

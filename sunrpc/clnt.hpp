@@ -1,0 +1,83 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "base/list.hpp"
+#include "base/loop.hpp"
+#include "base/result.hpp"
+#include "sunrpc/auth.hpp"
+#include "sunrpc/binding.hpp"
+#include "sunrpc/xprt.hpp"
+
+// An asynchronous RPC client of one program and version over one Xprt. Single loop; no allocation per call.
+namespace nfsrdma::sunrpc {
+
+class Clnt;
+
+// What the reply said when it was not success (RFC 5531 s9).
+enum class RpcStatus : std::uint8_t {
+    success, prog_unavail, prog_mismatch, proc_unavail, garbage_args, system_err,  // accepted
+    rpc_mismatch, auth_error,                                                      // denied
+    not_answered,                                                                  // see the Result
+};
+const char* to_string(RpcStatus status) noexcept;
+
+// One call, in the caller's own object until `done` ran. Fill in the first part, Clnt::call it, read the second in `done`.
+struct Call : ListHook<Call> {
+    Call() noexcept;
+    const ProcInfo* proc = nullptr;
+    std::uint32_t proc_number = 0;
+    const void* args = nullptr;           // alive until `done`; its DDP item points into a Payload of the Xprt, or is inline
+    void* res = nullptr;                  // decoded into; preset or zeroed by the caller
+    std::span<std::byte> result_room;     // where a DDP result is to be placed: memory of a Payload of the Xprt
+    std::uint64_t timeout_ns = 60 * kNsPerSec;
+    void* user = nullptr;
+    // Runs once, on the loop, never from inside call(). `result` fails when no valid reply came (Errc::timed_out,
+    // reconnect, bad_message, closed) or `status` is not success (Errc::refused). Pointers in `res` that point into the
+    // reply message are valid during the call only.
+    void (*done)(Call& call, Result<void> result) noexcept = nullptr;
+
+    RpcStatus status = RpcStatus::not_answered;
+    std::uint32_t mismatch_low = 0, mismatch_high = 0;  // prog_mismatch, rpc_mismatch
+    std::uint32_t auth_stat = 0;
+    std::uint32_t result_placed = 0;      // bytes of result_room that came by RDMA
+
+    // Clnt's own.
+    Clnt* clnt = nullptr;
+    Rqst* rqst = nullptr;
+    Timer timer;
+};
+
+struct ClntCounters {
+    std::uint64_t calls = 0, replies = 0, timeouts = 0, errors = 0, waited_for_slot = 0;
+    std::uint64_t payload_copied_bytes = 0;
+};
+
+class Clnt {
+  public:
+    Clnt(Xprt& xprt, std::uint32_t prog, std::uint32_t vers, const AuthSys* sys) noexcept;  // nullptr: AUTH_NONE
+    ~Clnt();  // no call may be pending
+    Clnt(const Clnt&) = delete;
+    Clnt& operator=(const Clnt&) = delete;
+    // Queues when no slot is free. Errors come back by `done` only, but for Errc::too_big and Errc::invalid_argument
+    // (arguments do not encode), which come back here.
+    Result<void> call(Call& call) noexcept;
+    // Answers the caller with Errc::closed; the slot comes back by itself.
+    void cancel(Call& call) noexcept;
+    Xprt& xprt() noexcept { return xprt_; }
+    const ClntCounters& counters() const noexcept { return counters_; }
+    std::uint32_t pending() const noexcept { return pending_; }
+
+  private:
+    friend struct ClntLeaf;
+    Xprt& xprt_;
+    std::uint32_t prog_, vers_;
+    bool has_sys_ = false;
+    AuthSys sys_;
+    std::uint32_t next_xid_;
+    std::uint32_t pending_ = 0;
+    List<Call> waiting_;
+    ClntCounters counters_;
+};
+
+}  // namespace nfsrdma::sunrpc

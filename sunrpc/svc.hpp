@@ -1,0 +1,74 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sunrpc/auth.hpp"
+#include "sunrpc/binding.hpp"
+#include "sunrpc/rpc_msg.hpp"
+#include "sunrpc/xprt.hpp"
+
+// RPC dispatch: programs, versions and procedures as tables; every error that RFC 5531 names.
+namespace nfsrdma::sunrpc {
+
+struct SvcCall;
+
+struct SvcProcedure {
+    ProcInfo info;
+    // Called with decoded arguments and zeroed results. Must call SvcCall::reply or fail or drop exactly once, now or later,
+    // on the loop.
+    void (*handle)(SvcCall& call) noexcept = nullptr;
+    // Presets pointers in the (zeroed) argument struct so that decoding allocates nothing; `room` is the call's own buffer of
+    // SvcProgram::preset_bytes. nullptr: libtirpc allocates, and xdr_free frees after the reply.
+    void (*preset)(void* args, std::span<std::byte> room) noexcept = nullptr;
+};
+
+struct SvcProgram {
+    std::uint32_t prog = 0, vers = 0;
+    std::span<const SvcProcedure> procedures;  // by number; an entry without a name is PROC_UNAVAIL
+    std::uint32_t args_bytes = 0, res_bytes = 0, preset_bytes = 0;  // the largest of its procedures
+    void* context = nullptr;                   // the program's own, e.g. nfs::Server
+};
+
+// One call at the server, in its request's scratch.
+struct SvcCall {
+    SvcRqst* rqst = nullptr;
+    const SvcProgram* program = nullptr;
+    const SvcProcedure* procedure = nullptr;
+    std::uint32_t proc_number = 0;
+    AuthFlavor flavor = AuthFlavor::none;
+    AuthSys sys;                       // flavor == sys
+    void* args = nullptr;
+    void* res = nullptr;
+    // Runs when memory came back after get_result_payload said `again`; set by the handler that waits.
+    void (*wake)(SvcCall& call) noexcept = nullptr;
+    std::array<std::byte, 512> handler_state{};  // the handler's own, e.g. a FileOp
+
+    // Where a DDP result's bytes are to be read into, without a copy later: at most `bytes` of it.
+    Result<std::span<std::byte>> get_result_payload(std::uint32_t bytes) noexcept;
+    void reply() noexcept;                    // SUCCESS with `res`
+    void fail(std::uint32_t accept_stat) noexcept;  // SYSTEM_ERR, GARBAGE_ARGS
+    void drop() noexcept;
+};
+
+struct SvcCounters {
+    std::uint64_t calls = 0, replies = 0, bad_calls = 0, dropped = 0, auth_errors = 0, prog_unavail = 0, garbage_args = 0;
+    std::uint64_t payload_copied_bytes = 0;
+};
+
+// The Service that transports call. Programs are added before it is used; they outlive it.
+class SvcDispatcher final : public Service {
+  public:
+    void add(const SvcProgram& program);
+    std::uint32_t scratch_bytes() const noexcept override;
+    void dispatch(SvcRqst& rqst) noexcept override;
+    void wake(SvcRqst& rqst) noexcept override;
+    SvcCounters& counters() noexcept { return counters_; }
+
+  private:
+    std::vector<SvcProgram> programs_;
+    SvcCounters counters_;
+};
+
+}  // namespace nfsrdma::sunrpc
