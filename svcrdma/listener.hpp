@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "pools/page_list.hpp"
+#include "pools/provision.hpp"
+#include "sunrpc/xprt.hpp"
+#include "verbs/device.hpp"
+
+// The RPC-over-RDMA server transport: accepts connections of one loop and serves a sunrpc::Service on them.
+namespace nfsrdma::svcrdma {
+
+struct ServerOptions {
+    pools::Demand demand;             // per connection
+    pools::Registration registration = pools::Registration::automatic;
+    pools::LocalStrategy local = pools::LocalStrategy::automatic;
+    std::uint32_t connections_max = 256;
+    // Payload runs of max_payload shared by all connections of the loop.
+    std::uint32_t payload_runs = 64;
+    std::uint64_t idle_timeout_ns = 0;  // 0: never
+};
+
+struct ServerCounters {
+    std::uint64_t accepted = 0, rejected = 0, closed = 0;
+    std::uint64_t calls = 0, replies = 0, dropped = 0;
+    std::uint64_t inline_calls = 0, read_chunk_calls = 0, long_calls = 0;
+    std::uint64_t write_chunk_replies = 0, long_replies = 0, sends_with_inv = 0;
+    std::uint64_t err_vers = 0, err_chunk = 0, bad_headers = 0;
+    std::uint64_t waited_for_payload = 0, waited_for_send_room = 0;
+    std::uint64_t payload_copied_bytes = 0;
+    std::uint64_t in_flight_max = 0;
+};
+
+class Listener {
+  public:
+    // Listens on `local` (port 0: a free one). `service` and `device` outlive it.
+    static Result<std::unique_ptr<Listener>> create(verbs::Device& device, const SockAddr& local,
+                                                    sunrpc::Service& service, const ServerOptions& options);
+    virtual ~Listener() = default;
+    virtual SockAddr local() const noexcept = 0;
+    // Stops accepting, lets requests in progress finish until `grace_ns` passed, then closes every connection. Run the loop
+    // until idle() before destruction, which asserts that all pools are full.
+    virtual void shut_down(std::uint64_t grace_ns) noexcept = 0;
+    virtual bool idle() const noexcept = 0;
+    virtual std::uint32_t connections() const noexcept = 0;
+    virtual const ServerCounters& counters() const noexcept = 0;
+    virtual pools::IoCounters io_counters() const noexcept = 0;  // summed over connections, living and closed
+};
+
+}  // namespace nfsrdma::svcrdma
