@@ -4,6 +4,9 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+
+#include "base/assert.hpp"
+
 namespace nfsrdma {
 // An error is named by what its receiver does next, not by where it arose.
 enum class Errc : std::uint8_t {
@@ -13,10 +16,10 @@ enum class Errc : std::uint8_t {
     bad_message,  // the peer broke the protocol; answer RDMA_ERROR or close
     unsupported,  // this device or peer cannot do it; take the other path
     timed_out,
-    closed,       // shut down on purpose; nothing to retry
+    closed,            // shut down on purpose; nothing to retry
     invalid_argument,  // the caller's own input cannot be used; tell the user
-    refused,      // the peer said no (CM REJ, MSG_DENIED)
-    system,       // `sys` holds errno
+    refused,           // the peer said no (CM REJ, MSG_DENIED)
+    system,            // `sys` holds errno
 };
 const char* to_string(Errc code) noexcept;
 
@@ -36,10 +39,24 @@ class [[nodiscard]] Result {
     // NOLINTNEXTLINE(google-explicit-constructor)
     Result(Error error) : v_(std::in_place_index<1>, error) {}
     explicit operator bool() const noexcept { return v_.index() == 0; }
-    T& operator*() & noexcept { return *std::get_if<0>(&v_); }
-    T&& operator*() && noexcept { return std::move(*std::get_if<0>(&v_)); }
-    T* operator->() noexcept { return std::get_if<0>(&v_); }
-    const Error& error() const noexcept { return *std::get_if<1>(&v_); }
+    // Reading what is not there is our own bug.
+    T& operator*() & noexcept {
+        NR_ASSERT(v_.index() == 0);
+        return *std::get_if<0>(&v_);
+    }
+    T&& operator*() && noexcept {
+        NR_ASSERT(v_.index() == 0);
+        return std::move(*std::get_if<0>(&v_));
+    }
+    T* operator->() noexcept {
+        NR_ASSERT(v_.index() == 0);
+        return std::get_if<0>(&v_);
+    }
+    const Error& error() const noexcept {
+        NR_ASSERT(v_.index() == 1);
+        return *std::get_if<1>(&v_);
+    }
+
   private:
     std::variant<T, Error> v_;
 };
@@ -51,14 +68,17 @@ class [[nodiscard]] Result<void> {
     Result(Error error) : failed_(true), error_(error) {}
     explicit operator bool() const noexcept { return !failed_; }
     const Error& error() const noexcept { return error_; }
+
   private:
     bool failed_ = false;
     Error error_{};
 };
 #define NR_CONCAT_(a, b) a##b
 #define NR_CONCAT(a, b) NR_CONCAT_(a, b)
-#define NR_TRY(expr) \
-    do { if (auto nr_r_ = (expr); !nr_r_) return nr_r_.error(); } while (false)
+#define NR_TRY(expr)                                           \
+    do {                                                       \
+        if (auto nr_r_ = (expr); !nr_r_) return nr_r_.error(); \
+    } while (false)
 #define NR_TRY_ASSIGN_(tmp, decl, expr) \
     auto tmp = (expr);                  \
     if (!tmp) return tmp.error();       \
