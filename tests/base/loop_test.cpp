@@ -1,132 +1,17 @@
 #include "base/loop.hpp"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
-#include <csignal>
-#include <cstdlib>
-#include <fcntl.h>
-#include <functional>
-#include <iostream>
-#include <poll.h>
-#include <string>
-#include <sys/resource.h>
-#include <sys/socket.h>
+#include <chrono>
 #include <thread>
-#include <unistd.h>
+#include <time.h>
+#include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
-
-#include "base/sock_addr.hpp"
-#include "base/unique_fd.hpp"
+#include "tests/base/loop_fixture.hpp"
 
 namespace nfsrdma {
 namespace {
-
-constexpr std::uint64_t kLong = 5 * kNsPerSec;
-
-// Every callback of these tests: counts, notes, and does what the test says.
-struct Action {
-    std::uint32_t calls = 0;
-    std::function<void()> what = [] {};
-    void operator()() noexcept {
-        ++calls;
-        what();
-    }
-};
-struct TestTimer : Timer, Action {
-    TestTimer() : Timer([](Timer& t) noexcept { static_cast<TestTimer&>(t)(); }) {}
-};
-struct TestTask : Task, Action {
-    TestTask() : Task([](Task& t) noexcept { static_cast<TestTask&>(t)(); }) {}
-};
-struct TestWatch : FdWatch, Action {
-    TestWatch()
-        : FdWatch([](FdWatch& w, std::uint32_t revents) noexcept {
-              static_cast<TestWatch&>(w).got = revents;
-              static_cast<TestWatch&>(w)();
-          }) {}
-    std::uint32_t got = 0;
-};
-struct TestOp : FileOp, Action {
-    explicit TestOp(Kind k) {
-        kind = k;
-        done = [](FileOp& op, std::int64_t bytes) noexcept {
-            static_cast<TestOp&>(op).moved = bytes;
-            static_cast<TestOp&>(op)();
-        };
-    }
-    std::int64_t moved = INT64_MIN;
-};
-struct TestWork : BlockingWork, Action {
-    TestWork() {
-        run = [](BlockingWork& w) noexcept { static_cast<TestWork&>(w).job(); };
-        done = [](BlockingWork& w) noexcept { static_cast<TestWork&>(w)(); };
-    }
-    std::function<void()> job = [] {};
-};
-struct TestPollable : Pollable {
-    std::uint32_t poll() noexcept override {
-        ++polls;
-        return on_poll();
-    }
-    void flush() noexcept override {
-        ++flushes;
-        on_flush();
-    }
-    bool arm() noexcept override {
-        ++arms;
-        return on_arm();
-    }
-    std::uint32_t polls = 0, flushes = 0, arms = 0;
-    std::function<std::uint32_t()> on_poll = [] { return 0u; };
-    std::function<void()> on_flush = [] {};
-    std::function<bool()> on_arm = [] { return true; };
-};
-
-bool until(Loop& loop, std::function<bool()> finished, std::uint64_t timeout_ns = kLong) {
-    return loop.run_until([](void* f) { return (*static_cast<std::function<bool()>*>(f))(); },
-                          &finished, timeout_ns);
-}
-
-class LoopTest : public testing::TestWithParam<LoopBackend> {
-  protected:
-    void SetUp() override {
-        LoopOptions options;
-        options.backend = GetParam();
-        options.clock = &clock_;
-        auto made = Loop::create(options);
-        if (!made && GetParam() == LoopBackend::io_uring) {
-            std::cerr << "SKIPPED: this kernel refuses io_uring: " << to_string(made.error())
-                      << "\n";
-            GTEST_SKIP() << "io_uring refused: " << to_string(made.error());
-        }
-        ASSERT_TRUE(made) << to_string(made.error());
-        loop_ = *std::move(made);
-        EXPECT_EQ(loop_->backend(), GetParam());
-    }
-    bool simulated() const { return GetParam() == LoopBackend::simulated; }
-    bool run_until(std::function<bool()> finished) { return until(*loop_, std::move(finished)); }
-
-    ManualClock clock_;
-    std::unique_ptr<Loop> loop_;
-};
-
-std::string backend_name(const testing::TestParamInfo<LoopBackend>& info) {
-    switch (info.param) {
-        case LoopBackend::automatic:
-            return "automatic";
-        case LoopBackend::io_uring:
-            return "io_uring";
-        case LoopBackend::epoll:
-            return "epoll";
-        case LoopBackend::simulated:
-            return "simulated";
-    }
-    return "";
-}
 
 INSTANTIATE_TEST_SUITE_P(Backends, LoopTest,
                          testing::Values(LoopBackend::epoll, LoopBackend::io_uring,
@@ -368,240 +253,144 @@ TEST_P(LoopTest, RunOnceWaitsForWorkWithinItsTime) {
     EXPECT_EQ(timer.calls, 1u);
 }
 
-// ---- blocking work and files
+// ---- threads
 
-TEST_P(LoopTest, BlockingWorkRunsElsewhereAndIsDoneHere) {
-    std::vector<TestWork> works(8);
-    const std::thread::id here = std::this_thread::get_id();
-    std::atomic<std::uint32_t> ran{0};
-    std::uint32_t finished = 0;
-    for (TestWork& work : works) {
-        work.job = [&] {
-            EXPECT_EQ(std::this_thread::get_id() == here, simulated());
-            ran.fetch_add(1);
-        };
-        work.what = [&] {
-            EXPECT_EQ(std::this_thread::get_id(), here);
-            ++finished;
-        };
-        loop_->submit(work);
-        EXPECT_EQ(work.calls, 0u);
-    }
-    ASSERT_TRUE(run_until([&] { return finished == works.size(); }));
-    EXPECT_EQ(ran.load(), works.size());
-    EXPECT_EQ(works[0].origin, loop_.get());
-    EXPECT_EQ(loop_->counters().blocking_works, works.size());
+class LoopThreadTest : public RealLoopTest {};
+INSTANTIATE_TEST_SUITE_P(Backends, LoopThreadTest,
+                         testing::Values(LoopBackend::epoll, LoopBackend::io_uring), backend_name);
+
+TEST_P(LoopThreadTest, PostedTaskWakesASleepingLoop) {
+    TestTask task;
+    std::thread poster([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        loop_->post(task);
+    });
+    EXPECT_TRUE(run_until([&] { return task.calls == 1; }));
+    poster.join();
+    EXPECT_GE(loop_->counters().sleeps, 1u);
 }
 
-TEST_P(LoopTest, LoopDiesWithBlockingWorkQueued) {
-    std::vector<TestWork> works(16);
-    std::atomic<std::uint32_t> ran{0};
-    for (TestWork& work : works) {
-        work.job = [&] {
-            ran.fetch_add(1);
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        };
-        loop_->submit(work);
-    }
-    loop_.reset();
-    for (const TestWork& work : works)
-        EXPECT_EQ(work.calls, 0u);
-}
-
-class LoopFileTest : public LoopTest {
-  protected:
-    void SetUp() override {
-        LoopTest::SetUp();
-        std::string name = testing::TempDir() + "/loop_test.XXXXXX";
-        file_.reset(::mkstemp(name.data()));
-        ASSERT_TRUE(file_);
-        ::unlink(name.c_str());
-    }
-    std::int64_t run(TestOp& op) {
-        const std::uint32_t before = op.calls;
-        loop_->submit(op);
-        EXPECT_EQ(op.calls, before) << "done ran inside submit";
-        EXPECT_TRUE(run_until([&] { return op.calls == before + 1; }));
-        return op.moved;
-    }
-    UniqueFd file_;
-};
-INSTANTIATE_TEST_SUITE_P(Backends, LoopFileTest,
-                         testing::Values(LoopBackend::epoll, LoopBackend::io_uring,
-                                         LoopBackend::simulated),
-                         backend_name);
-
-TEST_P(LoopFileTest, WritesSyncsAndReadsBack) {
-    for (const bool in_line : {false, true}) {
-        std::vector<std::byte> out(300'001), in(out.size());
-        for (std::size_t i = 0; i < out.size(); ++i)
-            out[i] = static_cast<std::byte>(i * 7);
-        TestOp write(FileOp::Kind::write), sync(FileOp::Kind::sync),
-            data_sync(FileOp::Kind::data_sync), read(FileOp::Kind::read);
-        for (TestOp* op : {&write, &sync, &data_sync, &read}) {
-            op->in_line = in_line;
-            op->fd = file_.get();
-            op->offset = 4097;
-        }
-        write.buffer = out;
-        read.buffer = in;
-        EXPECT_EQ(run(write), static_cast<std::int64_t>(out.size()));
-        EXPECT_EQ(run(sync), 0);
-        EXPECT_EQ(run(data_sync), 0);
-        EXPECT_EQ(run(read), static_cast<std::int64_t>(in.size()));
-        EXPECT_EQ(in, out);
-    }
-    EXPECT_EQ(loop_->counters().file_ops, 8u);
-}
-
-TEST_P(LoopFileTest, ReadPastTheEndIsShortThenEmpty) {
-    ASSERT_EQ(::pwrite(file_.get(), "0123456789", 10, 0), 10);
-    std::array<std::byte, 64> buffer{};
-    for (const bool in_line : {false, true}) {
-        TestOp read(FileOp::Kind::read);
-        read.in_line = in_line;
-        read.fd = file_.get();
-        read.buffer = buffer;
-        read.offset = 6;
-        EXPECT_EQ(run(read), 4);
-        read.offset = 10;
-        EXPECT_EQ(run(read), 0);
-        read.offset = 1 << 20;
-        EXPECT_EQ(run(read), 0);
-        read.buffer = {};
-        read.offset = 0;
-        EXPECT_EQ(run(read), 0);
-    }
-}
-
-TEST_P(LoopFileTest, ErrorsComeBackAsErrno) {
-    std::array<std::byte, 16> buffer{};
-    const UniqueFd read_only(::open("/dev/null", O_RDONLY));
-    for (const bool in_line : {false, true}) {
-        for (const auto kind : {FileOp::Kind::read, FileOp::Kind::write, FileOp::Kind::sync}) {
-            TestOp bad(kind);
-            bad.in_line = in_line;
-            bad.fd = -1;
-            bad.buffer = buffer;
-            EXPECT_EQ(run(bad), -EBADF);
-        }
-        TestOp write(FileOp::Kind::write);
-        write.in_line = in_line;
-        write.fd = read_only.get();
-        write.buffer = buffer;
-        EXPECT_EQ(run(write), -EBADF);
-        // Offsets that off_t cannot hold; io_uring would take -1 as "where the file stands".
-        for (const std::uint64_t offset : {UINT64_MAX, std::uint64_t{INT64_MAX} - 15 + 1}) {
-            write.offset = offset;
-            EXPECT_EQ(run(write), -EINVAL);
+TEST_P(LoopThreadTest, PostsFromManyThreadsAllRunInTheirOrder) {
+    constexpr std::size_t kThreads = 3;
+    constexpr std::size_t kEach = 3000;  // together more than the bridge holds
+    struct Numbered : TestTask {
+        std::size_t number = 0;
+    };
+    std::vector<std::vector<Numbered>> tasks;
+    std::size_t ran = 0;
+    std::array<std::size_t, kThreads> next{};
+    for (std::size_t t = 0; t < kThreads; ++t) {
+        tasks.emplace_back(kEach);
+        for (std::size_t i = 0; i < kEach; ++i) {
+            tasks[t][i].what = [&, t, i] {
+                EXPECT_EQ(next[t]++, i);
+                ++ran;
+            };
         }
     }
-}
-
-TEST_P(LoopFileTest, ShortWriteReportsWhatWasWritten) {
-    // The file may not grow past 10000 bytes: a write over that edge is short, the next one fails.
-    ::signal(SIGXFSZ, SIG_IGN);
-    rlimit before{};
-    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-    const rlimit limit{10'000, before.rlim_max};
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-    std::vector<std::byte> buffer(8000);
-    TestOp write(FileOp::Kind::write);
-    write.fd = file_.get();
-    write.buffer = buffer;
-    write.offset = 6000;
-    const std::int64_t first = run(write);
-    write.offset = 10'000;
-    const std::int64_t second = run(write);
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-    EXPECT_EQ(first, 4000);
-    EXPECT_EQ(second, -EFBIG);
-}
-
-TEST_P(LoopFileTest, ManyOperationsAtOnceAllComplete) {
-    constexpr std::size_t kOps = 3000;  // more than the ring holds
-    std::vector<std::unique_ptr<TestOp>> ops;
-    std::vector<std::uint32_t> values(kOps);
-    std::size_t finished = 0;
-    for (std::size_t i = 0; i < kOps; ++i) {
-        values[i] = static_cast<std::uint32_t>(i);
-        auto op = std::make_unique<TestOp>(FileOp::Kind::write);
-        op->fd = file_.get();
-        op->buffer = std::as_writable_bytes(std::span(&values[i], 1));
-        op->offset = i * 4;
-        op->what = [&] { ++finished; };
-        loop_->submit(*op);
-        ops.push_back(std::move(op));
+    std::vector<std::thread> posters;
+    for (std::size_t t = 0; t < kThreads; ++t) {
+        posters.emplace_back([&, t] {
+            for (std::size_t i = 0; i < kEach; ++i) {
+                loop_->post(tasks[t][i]);
+                if (i % 500 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
+            }
+        });
     }
-    ASSERT_TRUE(run_until([&] { return finished == kOps; }));
-    std::vector<std::uint32_t> got(kOps);
-    ASSERT_EQ(::pread(file_.get(), got.data(), kOps * 4, 0), static_cast<ssize_t>(kOps * 4));
-    EXPECT_EQ(got, values);
+    EXPECT_TRUE(run_until([&] { return ran == kThreads * kEach; }));
+    for (std::thread& poster : posters)
+        poster.join();
 }
 
-TEST_P(LoopFileTest, LoopDiesWithOperationsInFlight) {
-    std::vector<std::byte> buffer(1 << 20);
-    std::vector<std::unique_ptr<TestOp>> ops;
-    for (int i = 0; i < 32; ++i) {
-        auto op = std::make_unique<TestOp>(FileOp::Kind::write);
-        op->fd = file_.get();
-        op->buffer = buffer;
-        loop_->submit(*op);
-        ops.push_back(std::move(op));
-    }
-    loop_->run_once(0);
-    loop_.reset();
-    for (auto& op : ops)
-        EXPECT_FALSE(op->linked());
+TEST_P(LoopThreadTest, PostFromTheLoopItselfNeverWaits) {
+    std::vector<TestTask> many(5000);
+    std::size_t ran = 0;
+    TestTask first;
+    for (TestTask& task : many)
+        task.what = [&] { ++ran; };
+    first.what = [&] {
+        for (TestTask& task : many)
+            loop_->post(task);
+    };
+    loop_->post(first);
+    EXPECT_TRUE(run_until([&] { return ran == many.size(); }));
 }
 
-// ---- simulated only
-
-class SimulatedLoop : public testing::Test {
-  protected:
-    void SetUp() override {
-        LoopOptions options;
-        options.backend = LoopBackend::simulated;
-        options.clock = &clock_;
-        loop_ = *Loop::create(options);
-    }
-    ManualClock clock_;
-    std::unique_ptr<Loop> loop_;
-};
-
-TEST_F(SimulatedLoop, JumpsToTheTimerAndNotBeyondMaxSleep) {
-    TestTimer timer;
-    const std::uint64_t start = clock_.now_ns();
-    loop_->arm(timer, start + 100 * kNsPerSec);
-    EXPECT_EQ(loop_->run_once(10 * kNsPerSec), 0u);
-    EXPECT_EQ(clock_.now_ns(), start + 10 * kNsPerSec);
-    EXPECT_EQ(loop_->run_once(UINT64_MAX), 1u);
-    EXPECT_EQ(clock_.now_ns(), start + 100 * kNsPerSec);
-}
-
-TEST_F(SimulatedLoop, RunReturnsWhenNothingCanHappen) {
-    TestTimer timer;
-    loop_->arm(timer, clock_.now_ns() + kNsPerSec);
+TEST_P(LoopThreadTest, StopEndsRunFromAnotherThread) {
+    std::thread runner([&] { loop_->run(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    loop_->stop();
+    runner.join();
+    loop_->stop();  // before the next run: ends that one
     loop_->run();
-    EXPECT_EQ(timer.calls, 1u);
+    loop_->stop();
+    EXPECT_FALSE(run_until([] { return false; }));
 }
 
-TEST_F(SimulatedLoop, WatchesNoFds) {
-    TestWatch watch;
-    watch.fd = 0;
-    watch.events = POLLIN;
-    auto watched = loop_->watch(watch);
-    ASSERT_FALSE(watched);
-    EXPECT_EQ(watched.error().code, Errc::unsupported);
-    loop_->unwatch(watch);
-}
-
-TEST_F(SimulatedLoop, NeedsAClock) {
+TEST_P(LoopThreadTest, PingPongBetweenTwoLoops) {
     LoopOptions options;
-    options.backend = LoopBackend::simulated;
-    auto loop = Loop::create(options);
-    ASSERT_FALSE(loop);
-    EXPECT_EQ(loop.error().code, Errc::invalid_argument);
+    options.backend = GetParam();
+    std::unique_ptr<Loop> other = *Loop::create(options);
+    TestTask ping, pong;
+    std::atomic<std::uint32_t> rounds{0};
+    constexpr std::uint32_t kRounds = 2000;
+    ping.what = [&] { loop_->post(pong); };
+    pong.what = [&] {
+        if (rounds.fetch_add(1) + 1 < kRounds) other->post(ping);
+    };
+    std::thread runner([&] { other->run(); });
+    other->post(ping);
+    EXPECT_TRUE(run_until([&] { return rounds.load() == kRounds; }));
+    other->stop();
+    runner.join();
+}
+
+// ---- spinning and sleeping
+
+std::uint64_t thread_cpu_ns() {
+    timespec used{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return static_cast<std::uint64_t>(used.tv_sec) * kNsPerSec +
+           static_cast<std::uint64_t>(used.tv_nsec);
+}
+
+TEST_P(LoopThreadTest, IdleLoopSleeps) {
+    TestPollable idle_device;
+    loop_->add(idle_device);
+    const std::uint64_t cpu_before = thread_cpu_ns();
+    EXPECT_FALSE(until(
+        *loop_, [] { return false; }, 300 * kNsPerMs));
+    EXPECT_LT(thread_cpu_ns() - cpu_before, 30 * kNsPerMs);
+    EXPECT_GE(loop_->counters().sleeps, 1u);
+    EXPECT_LT(loop_->counters().iterations, 1000u);
+    EXPECT_GE(idle_device.arms, 1u);
+    loop_->remove(idle_device);
+}
+
+TEST_P(LoopThreadTest, TicksOfATimerAloneDoNotMakeItSpin) {
+    TestPollable idle_device;
+    TestTimer tick;
+    tick.what = [&] { loop_->arm(tick, loop_->now_ns() + kNsPerMs); };
+    loop_->add(idle_device);
+    loop_->arm(tick, loop_->now_ns());
+    EXPECT_FALSE(until(
+        *loop_, [] { return false; }, 100 * kNsPerMs));
+    EXPECT_GE(tick.calls, 20u);
+    EXPECT_LT(idle_device.polls, 8 * tick.calls + 100);
+    loop_->remove(idle_device);
+}
+
+TEST_P(LoopThreadTest, SpinsAfterActivityBeforeItSleeps) {
+    TestPollable device;
+    bool active = true;
+    device.on_poll = [&] { return std::exchange(active, false) ? 1u : 0u; };
+    loop_->add(device);
+    EXPECT_EQ(loop_->run_once(0), 1u);
+    const std::uint64_t sleeps = loop_->counters().sleeps;
+    loop_->run_once(10 * kNsPerMs);
+    EXPECT_GE(device.polls, 4u) << "polled on after the work";
+    EXPECT_EQ(loop_->counters().sleeps, sleeps + 1);
+    loop_->remove(device);
 }
 
 TEST(LoopCreate, AutomaticPicksOneOfTheTwo) {
