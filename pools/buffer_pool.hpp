@@ -25,8 +25,9 @@ class Regbuf : public ListHook<Regbuf> {
 
 class BufferPool {
   public:
-    static Result<std::unique_ptr<BufferPool>> create(Arena& arena, std::uint32_t count, std::uint32_t bytes_each);
-    ~BufferPool();  // asserts full()
+    static Result<std::unique_ptr<BufferPool>> create(Arena& arena, std::uint32_t count,
+                                                      std::uint32_t bytes_each);
+    ~BufferPool();                         // asserts full()
     Result<Lease<Regbuf>> get() noexcept;  // Errc::again when dry
     void put(Regbuf& buffer) noexcept;
     bool full() const noexcept { return free_.size() == count_; }
@@ -35,7 +36,7 @@ class BufferPool {
 
   private:
     BufferPool() = default;
-    List<Regbuf> free_;
+    List<Regbuf, Regbuf> free_;
     std::unique_ptr<Regbuf[]> buffers_;
     std::uint32_t count_ = 0, bytes_each_ = 0;
 };

@@ -3,8 +3,8 @@
 
 namespace nfsrdma::pools {
 
-// Sole ownership of a pooled object, which has `pool()` with `put(T&)`. Death returns it to its pool; donate() hands it to
-// the device, and only a completion may reclaim it.
+// Sole ownership of a pooled object, which has `pool()` with `put(T&)`. Death returns it to its
+// pool; donate() hands it to the device, and only a completion may reclaim it.
 template <class T>
 class Lease {
   public:

@@ -13,13 +13,15 @@ namespace nfsrdma::pools {
 
 inline constexpr std::uint32_t kPageSize = 4096;
 
-// How keys are made: the one product option (--registration). `automatic` is `bind` wherever the device can.
+// How keys are made: the one product option (--registration). `automatic` is `bind` wherever the
+// device can.
 enum class Registration : std::uint8_t { automatic, bind, fixed };
 
 // The one region that all pool memory of a protection domain shares: page-aligned, registered once.
 class Arena {
   public:
-    // Remote access is registered only for Registration::fixed (static keys, unsafe; the caller has warned).
+    // Remote access is registered only for Registration::fixed (static keys, unsafe; the caller has
+    // warned).
     static Result<std::unique_ptr<Arena>> create(verbs::ProtectionDomain& pd, std::size_t bytes,
                                                  Registration registration);
     ~Arena();
@@ -41,7 +43,8 @@ class Arena {
 
 class PageListPool;
 
-// A leased, contiguous, page-aligned run of arena memory (docs/adr: page lists are contiguous runs).
+// A leased, contiguous, page-aligned run of arena memory (docs/adr: page lists are contiguous
+// runs).
 class PageList : public ListHook<PageList> {
   public:
     std::span<std::byte> bytes() const noexcept { return memory_; }  // whole capacity
@@ -55,8 +58,9 @@ class PageList : public ListHook<PageList> {
     std::uint32_t size_class_ = 0;
 };
 
-// Runs of a few fixed sizes ("classes", ascending), carved at set-up; get() takes the smallest free run that holds what is
-// asked, falling to larger classes when one is dry. One loop's; never allocates after create.
+// Runs of a few fixed sizes ("classes", ascending), carved at set-up; get() takes the smallest free
+// run that holds what is asked, falling to larger classes when one is dry. One loop's; never
+// allocates after create.
 class PageListPool {
   public:
     struct ClassSpec {
@@ -64,13 +68,15 @@ class PageListPool {
         std::uint32_t count;
     };
     static constexpr std::uint32_t kClassesMax = 4;
-    static Result<std::unique_ptr<PageListPool>> create(Arena& arena, std::span<const ClassSpec> classes);
+    static Result<std::unique_ptr<PageListPool>> create(Arena& arena,
+                                                        std::span<const ClassSpec> classes);
     ~PageListPool();  // asserts full()
     // Errc::again when dry (counted), Errc::too_big beyond the largest class.
     Result<Lease<PageList>> get(std::uint32_t bytes) noexcept;
     void put(PageList& list) noexcept;
     bool full() const noexcept;
-    std::uint32_t available(std::uint32_t bytes) const noexcept;  // runs that could serve `bytes` now
+    std::uint32_t available(
+        std::uint32_t bytes) const noexcept;  // runs that could serve `bytes` now
     std::uint32_t largest() const noexcept;
     std::uint64_t dry_count() const noexcept { return dry_count_; }
 
@@ -78,7 +84,7 @@ class PageListPool {
     PageListPool() = default;
     struct SizeClass {
         std::uint32_t bytes = 0, count = 0;
-        List<PageList> free;
+        List<PageList, PageList> free;
     };
     SizeClass classes_[kClassesMax];
     std::uint32_t class_count_ = 0;

@@ -1,0 +1,220 @@
+#include "pools/io.hpp"
+
+#include <algorithm>
+
+#include "base/bytes.hpp"
+#include "pools/io_state.hpp"
+
+// Operation. This file: the making of an Io, the one queue in front of the send queue, and the end
+// of a connection. exposure.cpp lends memory to the peer, transfer.cpp moves bytes ourselves.
+//
+// Ownership. (1) A Posting is linked in `waiting` from post() until it was posted or failed, and
+// its `posted` runs once. (2) Each RDMA READ that was posted is counted in `reads_in_flight` until
+// its Transfer is done: on_disconnect asserts that none is left.
+//
+// Errors. Errc::reconnect where there is no live queue pair, Errc::too_big for a chain longer than
+// the whole send queue.
+namespace nfsrdma::pools {
+
+Result<std::unique_ptr<Io>> Io::create(verbs::ProtectionDomain& pd, Arena& arena,
+                                       const IoOptions& options) {
+    const verbs::DeviceCaps& caps = pd.caps();
+    if (options.registration == Registration::bind && !caps.fast_reg) {
+        return Error{
+            Errc::unsupported, 0,
+            "this device cannot bind keys by a work request: use --registration static (unsafe)"};
+    }
+    if (options.registration == Registration::fixed && arena.static_rkey() == verbs::Rkey{}) {
+        return Error{Errc::invalid_argument, 0,
+                     "static keys need an arena that was registered with remote access"};
+    }
+    std::unique_ptr<Io> io(new Io);  // NOLINT(cppcoreguidelines-owning-memory): private constructor
+    io->state_ = std::make_unique<State>();
+    State& state = *io->state_;
+    state.io = io.get();
+    state.arena = &arena;
+    state.options = options;
+    state.caps = caps;
+    state.sges_max = std::max(1u, std::min(options.send_sges, caps.max_send_sge));
+    state.binds = options.registration != Registration::fixed && caps.fast_reg;
+    const bool keys =
+        caps.fast_reg && (state.binds || options.local != LocalStrategy::scatter_gather);
+    NR_TRY_ASSIGN(state.mrs, MrPool::create(pd, keys ? options.keys : 0, options.pages_per_key));
+    state.pages = std::make_unique<std::byte*[]>(options.pages_per_key + 1);
+    state.make_exposures();
+    state.make_transfers();
+    return io;
+}
+
+void Io::State::make_exposures() {
+    exposures.count_ = options.keys;
+    exposures.all_ = std::make_unique<Exposure[]>(options.keys);
+    for (std::uint32_t i = 0; i < options.keys; ++i) {
+        Exposure& exposure = exposures.all_[i];
+        exposure.io_ = io;
+        exposure.home_ = &exposures;
+        exposure.inv_.exposure = &exposure;
+        exposure.inv_.posted = &State::on_inv_posted;
+        exposures.free_.push_back(exposure);
+    }
+}
+
+void Io::State::make_transfers() {
+    const std::uint32_t count = options.transfers;
+    const std::uint32_t wrs_each = options.runs_per_transfer;
+    const std::uint32_t sges_each =
+        wrs_each + kLocalRunsMax;  // each boundary, remote or local, starts another
+    transfers.count_ = count;
+    transfers.all_ = std::make_unique<Transfer[]>(count);
+    storage = std::make_unique<Transfer::Storage[]>(count);
+    wrs = std::make_unique<verbs::SendWr[]>(std::size_t{count} * wrs_each);
+    sges = std::make_unique<verbs::Sge[]>(std::size_t{count} * sges_each);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        Transfer& transfer = transfers.all_[i];
+        Transfer::Storage& own = storage[i];
+        own.wrs = {wrs.get() + std::size_t{i} * wrs_each, wrs_each};
+        own.sges = {sges.get() + std::size_t{i} * sges_each, sges_each};
+        own.part.done = &State::on_part;
+        own.last.done = &State::on_last;
+        own.part.transfer = own.last.transfer = own.posting.transfer = &transfer;
+        own.posting.posted = &State::on_pull_posted;
+        transfer.storage_ = &own;
+        transfer.io_ = io;
+        transfer.home_ = &transfers;
+        transfers.free_.push_back(transfer);
+    }
+}
+
+Io::~Io() {
+    if (state_ == nullptr) return;
+    NR_ASSERT(full());
+    state_->exposures.free_.clear();
+    state_->transfers.free_.clear();
+}
+
+void Io::set_qp(verbs::QueuePair* qp) noexcept {
+    state_->qp = qp;
+    state_->send_capacity = qp == nullptr ? 0 : qp->send_room();
+}
+
+void Io::set_read_depth(std::uint32_t depth) noexcept {
+    state_->options.read_depth = std::max(depth, 1u);
+}
+
+verbs::Sge Io::sge(std::span<const std::byte> memory) const noexcept {
+    NR_ASSERT(state_->arena->contains(memory));
+    return {address_of(memory.data()), narrow<std::uint32_t>(memory.size()), state_->arena->lkey()};
+}
+
+// A chain with more READs than the depth goes alone: the device keeps the rest back by itself.
+Io::State::Blocked Io::State::blocked(const Posting& posting) const noexcept {
+    if (posting.chain.size() > qp->send_room()) return Blocked::send_room;
+    if (posting.reads > 0 && reads_in_flight > 0 &&
+        reads_in_flight + posting.reads > options.read_depth) {
+        return Blocked::read_depth;
+    }
+    return Blocked::no;
+}
+
+Result<void> Io::State::try_post(Posting& posting) noexcept {
+    if (qp == nullptr) return Error{Errc::reconnect, 0, "no queue pair"};
+    if (qp->in_error()) return Error{Errc::reconnect, 0, "the queue pair is in error"};
+    if (posting.chain.empty()) return {};
+    if (posting.chain.size() > send_capacity)
+        return Error{Errc::too_big, 0, "longer than the send queue"};
+    if (blocked(posting) != Blocked::no) return Error{Errc::again, 0, "no room in the send queue"};
+    NR_TRY(qp->post_send(posting.chain));
+    ++counters.doorbells;
+    reads_in_flight += posting.reads;
+    return {};
+}
+
+void Io::post(Posting& posting) noexcept {
+    State& state = *state_;
+    NR_ASSERT(posting.posted != nullptr);
+    if (state.waiting.empty()) {
+        Result<void> result = state.try_post(posting);
+        if (result || result.error().code != Errc::again) return posting.posted(posting, result);
+    }
+    State::Blocked why = state.qp == nullptr ? State::Blocked::send_room : state.blocked(posting);
+    if (why == State::Blocked::no && !state.waiting.empty() && state.qp != nullptr) {
+        why =
+            state.blocked(state.waiting.front());  // waits behind another, for what that one lacks
+    }
+    ++(why == State::Blocked::read_depth ? state.counters.waited_for_read_depth
+                                         : state.counters.waited_for_send_room);
+    state.waiting.push_back(posting);
+}
+
+void Io::on_send_room() noexcept {
+    state_->pump();
+}
+
+// `posted` may post again, and so come back here: the queue is consistent whenever it runs.
+void Io::State::pump() noexcept {
+    while (!waiting.empty()) {
+        Posting& posting = waiting.front();
+        Result<void> result = try_post(posting);
+        if (!result && result.error().code == Errc::again) return;
+        waiting.erase(posting);
+        posting.posted(posting, result);
+    }
+}
+
+void Io::State::fail_waiting() noexcept {
+    while (!waiting.empty()) {
+        Posting& posting = waiting.pop_front();
+        posting.posted(posting, Error{Errc::reconnect, 0, "the connection ended"});
+    }
+}
+
+void Io::on_disconnect() noexcept {
+    State& state = *state_;
+    state.qp = nullptr;  // what `posted` callbacks post from here on fails at once
+    state.fail_waiting();
+    NR_ASSERT(state.reads_in_flight == 0);
+    for (std::uint32_t i = 0; i < state.exposures.count_; ++i) {
+        Exposure& exposure = state.exposures.all_[i];
+        if (!exposure.leased_) continue;
+        State::flush_keys(exposure);
+        State::finish_fence(exposure);
+    }
+    for (std::uint32_t i = 0; i < state.transfers.count_; ++i) {
+        Transfer::Storage& own = state.storage[i];
+        if (own.leased && own.key != nullptr && own.key->live()) own.key->on_flushed();
+    }
+}
+
+Result<void> Io::renew() noexcept {
+    if (!full()) return Error{Errc::again, 0, "memory of the last connection is still held"};
+    NR_TRY(state_->mrs->renew_stale());
+    return {};
+}
+
+void Io::on_room(void (*wake)(void*) noexcept, void* arg) noexcept {
+    state_->wake = wake;
+    state_->wake_arg = arg;
+}
+
+void Io::State::came_home() noexcept {
+    if (!starved || wake == nullptr) return;
+    starved = false;
+    wake(wake_arg);
+}
+
+bool Io::full() const noexcept {
+    const State& state = *state_;
+    return state.exposures.free_.size() == state.exposures.count_ &&
+           state.transfers.free_.size() == state.transfers.count_ && state.mrs->full() &&
+           state.waiting.empty() && state.reads_in_flight == 0;
+}
+
+bool Io::remote_invalidate() const noexcept {
+    return state_->binds && state_->caps.remote_invalidate;
+}
+
+const IoCounters& Io::counters() const noexcept {
+    return state_->counters;
+}
+
+}  // namespace nfsrdma::pools
