@@ -1,0 +1,58 @@
+# Shared by the end-to-end tests: sourced, not run. The caller sets BIN to the folder of the programs.
+set -euo pipefail
+
+work=$(mktemp -d "${TMPDIR:-/dev/shm}/nfsrdma-e2e.XXXXXX")
+pids=()
+cleanup() {
+    local pid
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+skip() { echo "needs $*"; exit 77; }
+
+# A loopback address of this test's own.
+address() { echo "127.$((RANDOM % 253 + 1)).$((RANDOM % 253 + 1)).$((RANDOM % 253 + 1))"; }
+
+# start_server NAME ARGUMENT...: runs nfsrdmad until it is ready; its pid is in server_pid.
+start_server() {
+    local log=$work/$1.log
+    shift
+    "$BIN/nfsrdmad" "$@" >"$log" 2>&1 &
+    server_pid=$!
+    pids+=("$server_pid")
+    for _ in $(seq 200); do
+        if grep -q '^nfsrdmad: serving' "$log"; then return 0; fi
+        kill -0 "$server_pid" 2>/dev/null || { cat "$log" >&2; fail "nfsrdmad ended at start"; }
+        sleep 0.05
+    done
+    cat "$log" >&2
+    fail "nfsrdmad was not ready in 10 s"
+}
+
+# stop_server: ends the last one and checks that it ended well.
+stop_server() {
+    kill -TERM "$server_pid"
+    wait "$server_pid" || fail "nfsrdmad ended with status $?"
+    pids=("${pids[@]/$server_pid/}")
+    pids=(${pids[@]})
+}
+
+# make_tree DIR: files of many sizes, with a link, modes and odd names.
+make_tree() {
+    mkdir -p "$1/sub/deeper" "$1/empty dir"
+    local size
+    for size in 0 1 2 3 5 6 7 1023 1024 1025 2047 2048 2049 4095 4096 4097 8191 8193 65535 65537 1048573 1048576 1048579; do
+        head -c "$size" /dev/urandom >"$1/sub/file-$size"
+    done
+    head -c 8388608 /dev/urandom >"$1/sub/deeper/big"
+    echo text >"$1/with space and ünicode"
+    chmod 0640 "$1/sub/file-1"
+    chmod 0755 "$1/sub/file-2"
+    ln -s file-3 "$1/sub/link"
+}
+
+same_tree() { diff -r --no-dereference "$1" "$2" >&2 || fail "$1 and $2 differ"; }
