@@ -20,7 +20,8 @@ struct AuthSys {
     std::uint32_t uid = 0, gid = 0;
     std::uint32_t group_count = 0;
     std::array<std::uint32_t, kAuthSysGroupsMax> groups{};
-    // Of this process: effective uid and gid and the first 16 groups; `truncated` tells that there were more.
+    // Of this process: effective uid and gid and the first 16 groups; `truncated` tells that there
+    // were more.
     static AuthSys of_process(bool& truncated);
 };
 

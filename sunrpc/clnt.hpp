@@ -9,43 +9,67 @@
 #include "sunrpc/binding.hpp"
 #include "sunrpc/xprt.hpp"
 
-// An asynchronous RPC client of one program and version over one Xprt. Single loop; no allocation per call.
+// An asynchronous RPC client of one program and version over one Xprt. Single loop; no allocation
+// per call.
 namespace nfsrdma::sunrpc {
 
 class Clnt;
 
 // What the reply said when it was not success (RFC 5531 s9).
 enum class RpcStatus : std::uint8_t {
-    success, prog_unavail, prog_mismatch, proc_unavail, garbage_args, system_err,  // accepted
-    rpc_mismatch, auth_error,                                                      // denied
-    not_answered,                                                                  // see the Result
+    success,
+    prog_unavail,
+    prog_mismatch,
+    proc_unavail,
+    garbage_args,
+    system_err,  // accepted
+    rpc_mismatch,
+    auth_error,    // denied
+    not_answered,  // see the Result
 };
 const char* to_string(RpcStatus status) noexcept;
 
-// One call, in the caller's own object until `done` ran. Fill in the first part, Clnt::call it, read the second in `done`.
+struct Call;
+
+// The timer of one call knows its call.
+struct CallTimer final : Timer {
+    CallTimer(Fire fire_at, Call& owner) noexcept : Timer(fire_at), call(owner) {}
+    Call& call;
+};
+
+// One call, in the caller's own object until `done` ran. Fill in the first part, Clnt::call it,
+// read the second in `done`.
 struct Call : ListHook<Call> {
     Call() noexcept;
     const ProcInfo* proc = nullptr;
     std::uint32_t proc_number = 0;
-    const void* args = nullptr;           // alive until `done`; its DDP item points into a Payload of the Xprt, or is inline
-    void* res = nullptr;                  // decoded into; preset or zeroed by the caller
-    std::span<std::byte> result_room;     // where a DDP result is to be placed: memory of a Payload of the Xprt
+    const void* args = nullptr;  // alive until `done`
+    // The DDP item of `args` lies in a Payload of the Xprt and is not copied; false: it is encoded
+    // with the rest.
+    bool args_in_payload = true;
+    void* res = nullptr;  // decoded into; preset or zeroed by the caller
+    // Where a DDP result is to be placed: memory of a Payload of the Xprt; for a string its bound
+    // and one byte more. Empty: nothing is offered for RDMA, and the item stays in the message.
+    std::span<std::byte> result_room;
     std::uint64_t timeout_ns = 60 * kNsPerSec;
     void* user = nullptr;
-    // Runs once, on the loop, never from inside call(). `result` fails when no valid reply came (Errc::timed_out,
-    // reconnect, bad_message, closed) or `status` is not success (Errc::refused). Pointers in `res` that point into the
-    // reply message are valid during the call only.
+    // Runs once, on the loop, never from inside call(). `result` fails when no valid reply came
+    // (Errc::timed_out, reconnect, bad_message, closed) or `status` is not success (Errc::refused).
+    // Pointers in `res` that point into the reply message are valid during `done` only. What
+    // libtirpc allocated in `res` is the caller's to xdr_free, also when decoding failed midway;
+    // the slot of the DDP item is then null unless the caller preset it.
     void (*done)(Call& call, Result<void> result) noexcept = nullptr;
 
     RpcStatus status = RpcStatus::not_answered;
     std::uint32_t mismatch_low = 0, mismatch_high = 0;  // prog_mismatch, rpc_mismatch
     std::uint32_t auth_stat = 0;
-    std::uint32_t result_placed = 0;      // bytes of result_room that came by RDMA
+    std::uint32_t result_placed = 0;  // bytes of result_room that came by RDMA
 
     // Clnt's own.
     Clnt* clnt = nullptr;
     Rqst* rqst = nullptr;
-    Timer timer;
+    Result<void> failure;  // to be told when the timer fires; success: time is out
+    CallTimer timer;
 };
 
 struct ClntCounters {
@@ -55,14 +79,16 @@ struct ClntCounters {
 
 class Clnt {
   public:
-    Clnt(Xprt& xprt, std::uint32_t prog, std::uint32_t vers, const AuthSys* sys) noexcept;  // nullptr: AUTH_NONE
-    ~Clnt();  // no call may be pending
+    Clnt(Xprt& xprt, std::uint32_t prog, std::uint32_t vers,
+         const AuthSys* sys) noexcept;  // nullptr: AUTH_NONE
+    ~Clnt();                            // no call may be pending
     Clnt(const Clnt&) = delete;
     Clnt& operator=(const Clnt&) = delete;
-    // Queues when no slot is free. Errors come back by `done` only, but for Errc::too_big and Errc::invalid_argument
-    // (arguments do not encode), which come back here.
+    // Queues when no slot is free. Errors come back by `done` only, but for Errc::too_big and
+    // Errc::invalid_argument (arguments do not encode), which come back here, without `done`, when
+    // the call need not queue.
     Result<void> call(Call& call) noexcept;
-    // Answers the caller with Errc::closed; the slot comes back by itself.
+    // Answers the caller at once with Errc::closed; the slot comes back by itself.
     void cancel(Call& call) noexcept;
     Xprt& xprt() noexcept { return xprt_; }
     const ClntCounters& counters() const noexcept { return counters_; }
@@ -76,7 +102,10 @@ class Clnt {
     AuthSys sys_;
     std::uint32_t next_xid_;
     std::uint32_t pending_ = 0;
-    List<Call> waiting_;
+    List<Call, Call> waiting_;
+    struct Waiter final : SlotWaiter {
+        Clnt* clnt = nullptr;
+    } waiter_;
     ClntCounters counters_;
 };
 

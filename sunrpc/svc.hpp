@@ -13,14 +13,18 @@
 namespace nfsrdma::sunrpc {
 
 struct SvcCall;
+class SvcDispatcher;
 
 struct SvcProcedure {
     ProcInfo info;
-    // Called with decoded arguments and zeroed results. Must call SvcCall::reply or fail or drop exactly once, now or later,
-    // on the loop.
+    // Called with decoded arguments and zeroed results. Must call SvcCall::reply or fail or drop
+    // exactly once, now or later, on the loop.
     void (*handle)(SvcCall& call) noexcept = nullptr;
-    // Presets pointers in the (zeroed) argument struct so that decoding allocates nothing; `room` is the call's own buffer of
-    // SvcProgram::preset_bytes. nullptr: libtirpc allocates, and xdr_free frees after the reply.
+    // Presets pointers in the (zeroed) argument struct so that decoding allocates nothing; `room`
+    // is the call's own buffer of at least SvcProgram::preset_bytes, 16-byte aligned. It presets
+    // every pointer, but leaves null that of `info.arg_item` when that is an `opaque<>` (decoded in
+    // place). A buffer has the bound of the .x file; for a string one byte more. nullptr: libtirpc
+    // allocates, and xdr_free frees after the reply.
     void (*preset)(void* args, std::span<std::byte> room) noexcept = nullptr;
 };
 
@@ -28,7 +32,7 @@ struct SvcProgram {
     std::uint32_t prog = 0, vers = 0;
     std::span<const SvcProcedure> procedures;  // by number; an entry without a name is PROC_UNAVAIL
     std::uint32_t args_bytes = 0, res_bytes = 0, preset_bytes = 0;  // the largest of its procedures
-    void* context = nullptr;                   // the program's own, e.g. nfs::Server
+    void* context = nullptr;  // the program's own, e.g. nfs::Server
 };
 
 // One call at the server, in its request's scratch.
@@ -38,28 +42,41 @@ struct SvcCall {
     const SvcProcedure* procedure = nullptr;
     std::uint32_t proc_number = 0;
     AuthFlavor flavor = AuthFlavor::none;
-    AuthSys sys;                       // flavor == sys
+    AuthSys sys;  // flavor == sys
     void* args = nullptr;
     void* res = nullptr;
-    // Runs when memory came back after get_result_payload said `again`; set by the handler that waits.
+    // Runs when memory came back after get_result_payload said `again`; set by the handler that
+    // waits.
     void (*wake)(SvcCall& call) noexcept = nullptr;
     std::array<std::byte, 512> handler_state{};  // the handler's own, e.g. a FileOp
 
     // Where a DDP result's bytes are to be read into, without a copy later: at most `bytes` of it.
+    // Errc::again: `wake` tells when to ask once more. Errc::too_big. A DDP result that lies
+    // elsewhere is encoded inline (a string is copied into such memory when the client offered a
+    // place for it).
     Result<std::span<std::byte>> get_result_payload(std::uint32_t bytes) noexcept;
-    void reply() noexcept;                    // SUCCESS with `res`
+    // Each of the three ends the call: the SvcCall, its arguments and its results are gone when it
+    // returns. What the handler hung into `res` is the handler's to free, after reply().
+    void reply() noexcept;                          // SUCCESS with `res`
     void fail(std::uint32_t accept_stat) noexcept;  // SYSTEM_ERR, GARBAGE_ARGS
     void drop() noexcept;
+
+    // The dispatcher's own.
+    SvcDispatcher* dispatcher = nullptr;
+    std::span<std::byte> granted;  // by get_result_payload
+    bool arg_item_borrowed = false;
 };
 
 struct SvcCounters {
-    std::uint64_t calls = 0, replies = 0, bad_calls = 0, dropped = 0, auth_errors = 0, prog_unavail = 0, garbage_args = 0;
+    std::uint64_t calls = 0, replies = 0, bad_calls = 0, dropped = 0, auth_errors = 0,
+                  prog_unavail = 0, garbage_args = 0;
     std::uint64_t payload_copied_bytes = 0;
 };
 
 // The Service that transports call. Programs are added before it is used; they outlive it.
 class SvcDispatcher final : public Service {
   public:
+    // Not twice the same program and version.
     void add(const SvcProgram& program);
     std::uint32_t scratch_bytes() const noexcept override;
     void dispatch(SvcRqst& rqst) noexcept override;
@@ -67,8 +84,11 @@ class SvcDispatcher final : public Service {
     SvcCounters& counters() noexcept { return counters_; }
 
   private:
+    friend struct SvcLeaf;
     std::vector<SvcProgram> programs_;
     SvcCounters counters_;
+    // The largest of all programs.
+    std::uint32_t args_bytes_ = 0, res_bytes_ = 0, preset_bytes_ = 0;
 };
 
 }  // namespace nfsrdma::sunrpc

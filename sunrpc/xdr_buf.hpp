@@ -7,9 +7,10 @@
 
 namespace nfsrdma::sunrpc {
 
-// A view of one RPC message in up to three parts, in message order: head, payload (one DDP-eligible item's bytes, without
-// its XDR pad, in one run of arena memory), tail. Owns nothing. When `payload` is not empty and its size is not a multiple
-// of 4, the message has pad bytes after it that lie nowhere: the transport supplies or skips them.
+// A view of one RPC message in up to three parts, in message order: head, payload (one DDP-eligible
+// item's bytes, without its XDR pad, in one run of arena memory), tail. Owns nothing. When
+// `payload` is not empty and its size is not a multiple of 4, the message has pad bytes after it
+// that lie nowhere: the transport supplies or skips them.
 struct XdrBuf {
     std::span<std::byte> head;
     std::span<std::byte> payload;

@@ -9,14 +9,15 @@
 #include "base/sock_addr.hpp"
 #include "sunrpc/xdr_buf.hpp"
 
-// What an RPC client and an RPC service see of a transport: messages, and memory in which payloads may lie. No chunk, key or
-// device. Everything here runs on the loop of its connection.
+// What an RPC client and an RPC service see of a transport: messages, and memory in which payloads
+// may lie. No chunk, key or device. Everything here runs on the loop of its connection.
 namespace nfsrdma::sunrpc {
 
 class Xprt;
 class SvcXprt;
 
-// A leased run of memory from which, and into which, a transport moves payloads without a copy. Moves, never copies.
+// A leased run of memory from which, and into which, a transport moves payloads without a copy.
+// Moves, never copies.
 class PayloadOwner {
   public:
     virtual void release_payload(void* cookie) noexcept = 0;
@@ -30,7 +31,8 @@ class Payload {
     Payload(PayloadOwner& owner, void* cookie, std::span<std::byte> memory) noexcept
         : owner_(&owner), cookie_(cookie), memory_(memory) {}
     Payload(Payload&& other) noexcept
-        : owner_(std::exchange(other.owner_, nullptr)), cookie_(other.cookie_),
+        : owner_(std::exchange(other.owner_, nullptr)),
+          cookie_(other.cookie_),
           memory_(std::exchange(other.memory_, {})) {}
     Payload& operator=(Payload&& other) noexcept {
         reset();
@@ -56,78 +58,105 @@ class Payload {
     std::span<std::byte> memory_;
 };
 
-// One RPC of a client, preallocated by its transport (rpc_rqst). The caller fills in the call part, sends it, and reads the
-// reply part in `complete`; then gives it back with Xprt::put_rqst.
+// One RPC of a client, preallocated by its transport (rpc_rqst). The caller fills in the call part,
+// sends it, and reads the reply part in `complete`; then gives it back with Xprt::put_rqst.
 struct Rqst : ListHook<Rqst> {
     std::uint32_t xid = 0;  // set by the caller
 
-    // Call. `call.head` is encoded into `head_room` by the caller; the payload, if any, is arena memory of this transport
-    // and DDP-eligible when `ddp_allowed`; `call.tail` lies in `head_room` behind the head.
+    // Call. `call.head` is encoded into `head_room` by the caller; the payload, if any, is arena
+    // memory of this transport and DDP-eligible when `ddp_allowed`; `call.tail` lies in `head_room`
+    // behind the head.
     std::span<std::byte> head_room;  // the transport's, for the call message without its payload
     XdrBuf call;
-    bool ddp_allowed = true;         // false under a security flavor that touches data
-    // Worst case of the reply, without the DDP item's bytes: a Reply chunk is offered when that does not fit inline.
+    bool ddp_allowed = true;  // false under a security flavor that touches data
+    // Worst case of the reply, without the DDP item's bytes: a Reply chunk is offered when that
+    // does not fit inline.
     std::uint32_t reply_max = 0;
-    // Where a DDP-eligible result may be placed; empty: the result has none. Arena memory of this transport.
+    // Where a DDP-eligible result may be placed; empty: the result has none. Arena memory of this
+    // transport.
     std::span<std::byte> result_room;
 
-    // Reply, valid from `complete` until put_rqst. `head` is the message without the placed item; `payload` is the part of
-    // result_room that the peer placed (nothing when it answered inline). One contiguous head: decode it from there.
+    // Reply, valid from `complete` until put_rqst. `head` is the message without the placed item;
+    // `payload` is the part of result_room that the peer placed (nothing when it answered inline).
+    // One contiguous head: decode it from there.
     XdrBuf reply;
 
-    // Runs once, on the loop. Errc::reconnect: the connection went before the reply came. Errc::bad_message: the peer's
-    // answer breaks the protocol, or it sent RDMA_ERROR. Errc::closed: the transport was closed by us.
+    // Runs once, on the loop. Errc::reconnect: the connection went before the reply came.
+    // Errc::bad_message: the peer's answer breaks the protocol, or it sent RDMA_ERROR.
+    // Errc::closed: the transport was closed by us.
     void (*complete)(Rqst& rqst, Result<void> result) noexcept = nullptr;
     void* user = nullptr;
 };
 
 struct XprtLimits {
-    std::uint32_t max_payload = 0;   // bytes of one DDP-eligible item
-    std::uint32_t max_message = 0;   // bytes of a message without such an item
-    std::uint32_t slots = 0;         // RPCs in flight
+    std::uint32_t max_payload = 0;  // bytes of one DDP-eligible item
+    std::uint32_t max_message = 0;  // bytes of a message without such an item
+    std::uint32_t slots = 0;        // RPCs in flight
+};
+
+// Somebody who was told `again` by an Xprt and wants to be told when to try once more. One-shot: it
+// is no longer waiting when `wake` runs, and waits again by Xprt::wait_for_slot.
+struct SlotWaiter : ListHook<SlotWaiter> {
+    void (*wake)(SlotWaiter& waiter) noexcept = nullptr;
 };
 
 // A client transport: one connection.
 class Xprt : public PayloadOwner {
   public:
+    Xprt() = default;
     virtual ~Xprt() = default;
+    Xprt(const Xprt&) = delete;
+    Xprt& operator=(const Xprt&) = delete;
+    // Any number of waiters, woken in order. Takes `on_slot` for itself: who uses this one does not
+    // call that one.
+    void wait_for_slot(SlotWaiter& waiter) noexcept;
+    void stop_waiting(SlotWaiter& waiter) noexcept;  // no effect when it does not wait
     virtual Loop& loop() noexcept = 0;
     virtual const XprtLimits& limits() const noexcept = 0;
-    // A free slot whose head_room holds at least `call_max` bytes. Errc::again: all are in use (on_slot tells when one is
-    // not), Errc::too_big, Errc::reconnect: not connected, Errc::closed.
+    // A free slot whose head_room holds at least `call_max` bytes. Errc::again: all are in use
+    // (on_slot tells when one is not), Errc::too_big, Errc::reconnect: not connected, Errc::closed.
     virtual Result<Rqst*> get_rqst(std::uint32_t call_max) noexcept = 0;
-    // At once when it was not sent or is complete. A call still in flight is abandoned: its caller is answered no more, its
-    // slot and memory come back with the reply or the end of the connection.
+    // At once when it was not sent or is complete. A call still in flight is abandoned: its caller
+    // is answered no more, its slot and memory come back with the reply or the end of the
+    // connection.
     virtual void put_rqst(Rqst& rqst) noexcept = 0;
     // Memory for a call's payload or a result. Errc::again when dry (on_slot tells), Errc::too_big.
     virtual Result<Payload> get_payload(std::uint32_t bytes) noexcept = 0;
-    // Never blocks; queued when there is no credit, key or room. `complete` follows exactly once, never from inside. Errors
-    // that are the caller's (too_big) come back here and `complete` does not run.
+    // Never blocks; queued when there is no credit, key or room. `complete` follows exactly once,
+    // never from inside. Errors that are the caller's (too_big) come back here and `complete` does
+    // not run.
     virtual Result<void> send(Rqst& rqst) noexcept = 0;
-    // `wake` runs on the loop after a slot or payload came back while somebody had been told `again`.
+    // `wake` runs on the loop after a slot or payload came back while somebody had been told
+    // `again`.
     virtual void on_slot(void (*wake)(void*) noexcept, void* arg) noexcept = 0;
     virtual bool connected() const noexcept = 0;
     // Fails everything that is pending with Errc::closed and disconnects.
     virtual void close() noexcept = 0;
+
+  private:
+    static void wake_waiters(void* self) noexcept;
+    List<SlotWaiter, SlotWaiter> slot_waiters_;
 };
 
 // One RPC at the server, from receive to release. Preallocated by its transport.
 struct SvcRqst : ListHook<SvcRqst> {
     SvcXprt* xprt = nullptr;
     std::uint32_t xid = 0;
-    // The Call: head and tail inline (or pulled), payload = the DDP item that came by Read chunk, pulled into arena memory.
-    // `payload_position`: its offset in the unreduced message.
+    // The Call: head and tail inline (or pulled), payload = the DDP item that came by Read chunk,
+    // pulled into arena memory. `payload_position`: its offset in the unreduced message.
     XdrBuf arg;
     std::uint32_t payload_position = 0;
-    // The Reply. The service encodes the message without its payload into `res_room` (contiguous; at least max_message
-    // bytes), sets `res`, and marks the payload with result_payload. `result_room`: bytes that a DDP-eligible result may
-    // have (from the client's Write chunk; 0: none was offered).
+    // The Reply. The service encodes the message without its payload into `res_room` (contiguous;
+    // at least max_message bytes), sets `res`, and marks the payload with result_payload.
+    // `result_room`: bytes that a DDP-eligible result may have (from the client's Write chunk; 0:
+    // none was offered).
     std::span<std::byte> res_room;
     XdrBuf res;
     std::uint32_t result_room = 0;
-    bool result_is_ddp = false;      // res.payload is DDP-eligible: goes into the Write chunk if there is one
-    // The service's own per-request state: Service::scratch_bytes() bytes, 64-byte aligned, zeroed when the connection was
-    // made and left alone by the transport since.
+    bool result_is_ddp =
+        false;  // res.payload is DDP-eligible: goes into the Write chunk if there is one
+    // The service's own per-request state: Service::scratch_bytes() bytes, 64-byte aligned, zeroed
+    // when the connection was made and left alone by the transport since.
     std::span<std::byte> scratch;
 };
 
@@ -141,11 +170,13 @@ class SvcXprt : public PayloadOwner {
     virtual const SockAddr& peer() const noexcept = 0;
     virtual const char* netid() const noexcept = 0;
     virtual std::uint32_t max_payload() const noexcept = 0;
-    // Arena memory for a result's payload, from which it goes to the wire without a copy. Held by the request until its
-    // reply has been sent. Errc::again when dry: `wake` of the request's service is called when to try again.
-    virtual Result<std::span<std::byte>> get_result_payload(SvcRqst& rqst, std::uint32_t bytes) noexcept = 0;
-    // Sends `res` and releases the request; any time after Service::dispatch was called, on the loop. A connection that
-    // is gone meanwhile just releases.
+    // Arena memory for a result's payload, from which it goes to the wire without a copy. Held by
+    // the request until its reply has been sent. Errc::again when dry: `wake` of the request's
+    // service is called when to try again.
+    virtual Result<std::span<std::byte>> get_result_payload(SvcRqst& rqst,
+                                                            std::uint32_t bytes) noexcept = 0;
+    // Sends `res` and releases the request; any time after Service::dispatch was called, on the
+    // loop. A connection that is gone meanwhile just releases.
     virtual void reply(SvcRqst& rqst) noexcept = 0;
     // Releases without an answer.
     virtual void drop(SvcRqst& rqst) noexcept = 0;
