@@ -4,7 +4,8 @@
 
 namespace nfsrdma::rpcrdma {
 
-// The client's side of flow control (RFC 8166 s3.3): one credit until the first reply, then what the server grants.
+// The client's side of flow control (RFC 8166 s3.3): one credit until the first reply, then what
+// the server grants.
 class CreditWindow {
   public:
     explicit CreditWindow(std::uint32_t max) noexcept : max_(max) {}

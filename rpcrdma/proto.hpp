@@ -22,10 +22,11 @@ inline constexpr std::uint32_t kXdrUnit = 4;
 inline constexpr std::uint32_t kFixedSize = 4 * kXdrUnit;       // xid, vers, credits, proc
 inline constexpr std::uint32_t kEmptyListsSize = 3 * kXdrUnit;  // three absent discriminators
 inline constexpr std::uint32_t kMinHeaderSize = kFixedSize + kEmptyListsSize;
-inline constexpr std::uint32_t kSegmentSize = 4 * kXdrUnit;                     // handle, length, offset(64)
+inline constexpr std::uint32_t kSegmentSize = 4 * kXdrUnit;  // handle, length, offset(64)
 inline constexpr std::uint32_t kReadSegmentSize = 2 * kXdrUnit + kSegmentSize;  // present, position
-inline constexpr std::uint32_t kWriteChunkSize = 2 * kXdrUnit;                  // present, count; plus segments
-inline constexpr std::uint32_t kReplyChunkSize = kXdrUnit;  // count (its present word is in kEmptyListsSize)
+inline constexpr std::uint32_t kWriteChunkSize = 2 * kXdrUnit;  // present, count; plus segments
+inline constexpr std::uint32_t kReplyChunkSize =
+    kXdrUnit;  // count (its present word is in kEmptyListsSize)
 inline constexpr std::uint32_t kErrVersSize = kFixedSize + 3 * kXdrUnit;  // error, low, high
 inline constexpr std::uint32_t kErrChunkSize = kFixedSize + kXdrUnit;     // error
 static_assert(kMinHeaderSize == 28 && kReadSegmentSize == 24 && kErrChunkSize == 20);
