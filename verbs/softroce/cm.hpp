@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -38,10 +37,11 @@ class SoftCmId;
 class SoftDevice;
 class SoftListener;
 
-inline constexpr std::uint32_t kCmIdsMax = 1u << 14;  // of one device
+inline constexpr std::uint32_t kCmLoopBits = 6, kCmSlotBits = 14;  // of a local communication id
+inline constexpr std::uint32_t kCmIdsMax = 1u << kCmSlotBits;      // of one device
 inline constexpr std::uint32_t kCmHalfOpenMax = 256;  // requests without an established connection
-inline constexpr std::uint32_t kCmRequestsPerSec = 4096;  // token bucket
-inline constexpr std::uint32_t kCmRequestBurst = 1024;
+inline constexpr std::uint32_t kCmRequestsPerSec = 8192;  // token bucket
+inline constexpr std::uint32_t kCmRequestBurst = 2048;
 inline constexpr std::uint32_t kCmLingersMax = 256;
 
 struct CmCounters {
@@ -53,11 +53,14 @@ struct CmCounters {
 };
 
 // A MAD that is repeated, or repeated on demand, after its id is gone.
-struct Linger : ListHook<Linger> {
-    enum class Kind : std::uint8_t { disconnect, reject };
+struct Linger : ListHook<> {
+    enum class Kind : std::uint8_t {
+        disconnect,  // a DREQ: sent until its DREP comes
+        reject,      // a REJ: sent again when its REQ comes again
+    };
     Kind kind = Kind::disconnect;
     std::uint8_t sends_left = 0;
-    std::uint32_t local_comm = 0, remote_comm = 0;
+    CmIds ids;
     std::uint64_t next_ns = 0, interval_ns = 0;
     Path path;
     Mad mad{};
@@ -83,61 +86,76 @@ class Cm {
 
     // Several loops behind one port; see group.hpp. Before the loop runs.
     void join(CmGroup& group) noexcept { group_ = &group; }
+    // As on_mad, for what another loop received and forwarded.
+    void on_forwarded_mad(const RxPacket& packet, std::span<const std::byte> mad) noexcept;
 
-    // For ids and listeners only.
+    // The rest is for ids and listeners only.
     SoftDevice& device() noexcept { return device_; }
     Loop& loop() noexcept;
     CmCounters& mutable_counters() noexcept { return counters_; }
+    std::uint64_t ca_guid() const noexcept { return ca_guid_; }
     void forget(SoftCmId& id) noexcept;
     void forget(SoftListener& listener) noexcept;
-    void index_remote(SoftCmId& id) noexcept;
-    void tell_later(SoftCmId& id) noexcept;  // runs id.tell() from the event timer
-    void half_open_changed(std::int32_t by) noexcept;
+    void index_remote(SoftCmId& id) noexcept;  // once its peer and the peer's QPN are known
+    void tell_later(SoftCmId& id) noexcept;    // runs id.tell() from the event timer
+    void half_open_changed(bool more) noexcept { half_open_ += more ? 1u : ~0u; }
+    // Hands a request to its listener; the listener's handler owns the id from then on.
+    void show(SoftCmId& id) noexcept;
     void send(const Path& path, const Mad& mad) noexcept;
-    // Sends `mad` now and again until its answer comes or the tries are used up.
+    // Sends `mad` now and again until its answer comes or its tries are used up.
     void linger(Linger::Kind kind, const Path& path, const CmIds& ids, const Mad& mad) noexcept;
     std::uint64_t new_tid() noexcept;
 
   private:
+    // A timer of the Cm itself.
+    class CmTimer : public Timer {
+      public:
+        CmTimer(Cm& owner, Fire f) noexcept : Timer(f), cm(owner) {}
+        Cm& cm;
+    };
+
+    void handle(const RxPacket& packet, const MadHeader& header,
+                std::span<const std::byte> mad) noexcept;
     void on_req(const RxPacket& packet, const MadHeader& header, const CmReq& req) noexcept;
-    bool answered_before(const SockAddr& peer, const CmReq& req) noexcept;
-    void break_stale(const SockAddr& peer, const CmReq& req) noexcept;
+    bool answered_before(const Path& path, const MadHeader& header, const CmReq& req) noexcept;
+    void take_request(const Path& path, const MadHeader& header, const CmReq& req,
+                      SoftListener& listener) noexcept;
     void refuse(const Path& path, const MadHeader& header, std::uint32_t remote_comm,
                 RejReason reason) noexcept;
+    void on_rep(const RxPacket& packet, const MadHeader& header, const CmRep& rep) noexcept;
     void on_dreq(const RxPacket& packet, const MadHeader& header, const CmDreq& dreq) noexcept;
     void on_drep(const RxPacket& packet, const CmIds& ids) noexcept;
-    void on_unknown_rep(const RxPacket& packet, const MadHeader& header, const CmRep& rep) noexcept;
     bool take_token() noexcept;
-    Result<std::uint32_t> take_slot(SoftCmId& id) noexcept;
-    SoftCmId* find_local(std::uint32_t local_comm, const SockAddr& peer) noexcept;
-    SoftCmId* find_remote(const SockAddr& peer, std::uint32_t remote_comm) noexcept;
+    bool take_slot(SoftCmId& id) noexcept;
+    // The id that a message's remote communication id names, if the message comes from its peer.
+    SoftCmId* find_local(std::uint32_t comm, const SockAddr& from) noexcept;
+    SoftCmId* find_remote(const SockAddr& peer, std::uint32_t qpn) noexcept;
     SoftListener* find_listener(const SockAddr& to, std::uint64_t service_id) noexcept;
-    std::size_t bucket_of(std::uint32_t remote_comm) const noexcept;
-    Path path_to(const RxPacket& packet) const noexcept;
+    SoftCmId*& bucket_of(std::uint32_t qpn) noexcept;
     void tell_all() noexcept;
     void repeat_lingers() noexcept;
     void arm_lingers() noexcept;
     void end_linger(Linger& linger) noexcept;
 
-    class EventTimer;
-    class LingerTimer;
     SoftDevice& device_;
     CmGroup* group_ = nullptr;
     CmCounters counters_;
+    std::uint64_t ca_guid_;
     std::vector<SoftListener*> listeners_;
-    std::vector<SoftCmId*> slots_;           // by slot; grows to kCmIdsMax
-    std::vector<std::uint32_t> free_slots_;  // a ring: the slot that was freed first is used first
-    std::size_t free_head_ = 0, free_count_ = 0;
+    std::vector<SoftCmId*> slots_;  // by slot
+    std::uint32_t next_slot_ = 0;   // goes round, so that a slot rests as long as possible
     std::vector<SoftCmId*> remote_buckets_;
-    std::vector<std::unique_ptr<SoftCmId>>
-        unseen_;  // requests that their listener has not seen yet
+    std::vector<std::unique_ptr<SoftCmId>> unseen_;  // requests that no listener has seen yet
     List<SoftCmId> to_tell_;
     std::uint32_t ids_used_ = 0, half_open_ = 0;
-    std::uint64_t tokens_ns_ = 0;  // the bucket, as the time up to which its tokens are used
+    std::uint64_t tokens_used_to_ns_ = 0;
     std::vector<Linger> linger_pool_;
     List<Linger> lingers_, free_lingers_;
-    std::unique_ptr<EventTimer> event_timer_;
-    std::unique_ptr<LingerTimer> linger_timer_;
+    CmTimer event_timer_, linger_timer_;
 };
+
+// Where the answer to `packet` goes: a source port below 0xC000 is a return address, one at or
+// above is flow entropy.
+Path path_back(const RxPacket& packet) noexcept;
 
 }  // namespace nfsrdma::verbs::softroce

@@ -117,6 +117,10 @@ Mad encode(const CmRej& rej, std::uint64_t tid) noexcept {
     std::byte* b = mad.data() + kBody;
     store_u8(b + 8, static_cast<std::uint8_t>(static_cast<unsigned>(rej.rejected) << 6));
     store_be16(b + 10, rej.reason);
+    if (rej.pmtu_code != 0) {
+        store_u8(b + 9, 1 << 1);  // bytes of additional information
+        store_u8(b + 12, rej.pmtu_code);
+    }
     std::memcpy(mad.data() + kRejPrivate, rej.private_data.data(), kRejPrivateBytes);
     return mad;
 }
@@ -229,6 +233,9 @@ Result<CmRej> decode_rej(std::span<const std::byte> mad) noexcept {
     rej.ids = decode_ids(mad);
     rej.rejected = static_cast<CmMessage>(std::min(load_u8(b + 8) >> 6, 2));
     rej.reason = load_be16(b + 10);
+    const bool names_pmtu = rej.reason == static_cast<std::uint16_t>(RejReason::invalid_path_mtu) &&
+                            load_u8(b + 9) >> 1 >= 1 && pmtu_bytes(load_u8(b + 12)) != 0;
+    rej.pmtu_code = names_pmtu ? load_u8(b + 12) : std::uint8_t{0};
     take_private(rej.private_data, mad, kRejPrivate);
     return rej;
 }

@@ -39,6 +39,7 @@ enum class RejReason : std::uint16_t {
     invalid_comm_id = 6,
     invalid_service_id = 8,
     stale_connection = 10,
+    invalid_path_mtu = 26,  // the additional information is the code of what would do
     consumer = 28,
 };
 
@@ -87,6 +88,7 @@ struct CmRej {
     CmIds ids;
     CmMessage rejected = CmMessage::req;
     std::uint16_t reason = 0;
+    std::uint8_t pmtu_code = 0;  // invalid_path_mtu only; 0: none was named
     std::array<std::byte, kRejPrivateBytes> private_data{};
 };
 

@@ -115,7 +115,7 @@ TEST(CmMad, LinuxRtuDreqDrepRoundTrip) {
 }
 
 TEST(CmMad, RejAndMraRoundTrip) {
-    CmRej rej{.ids = {1, 2}, .rejected = CmMessage::rep, .reason = 28, .private_data = {}};
+    CmRej rej{.ids = {1, 2}, .rejected = CmMessage::rep, .reason = 28};
     rej.private_data[147] = std::byte{9};
     auto rej_back = decode_rej(encode(rej, 5));
     ASSERT_TRUE(rej_back);
@@ -123,6 +123,12 @@ TEST(CmMad, RejAndMraRoundTrip) {
     EXPECT_EQ(rej_back->rejected, CmMessage::rep);
     EXPECT_EQ(rej_back->reason, 28);
     EXPECT_EQ(rej_back->private_data, rej.private_data);
+
+    const CmRej mtu{.reason = 26, .pmtu_code = 3};
+    EXPECT_EQ(decode_rej(encode(mtu, 5))->pmtu_code, 3);
+    Mad bad = encode(mtu, 5);
+    bad[24 + 12] = std::byte{6};
+    EXPECT_EQ(decode_rej(bad)->pmtu_code, 0) << "out of range";
 
     auto mra_back = decode_mra(
         encode(CmMra{.ids = {3, 4}, .answered = CmMessage::rep, .service_timeout = 19}, 6));
