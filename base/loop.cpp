@@ -38,7 +38,7 @@ constexpr std::size_t kPostedMax = 1024;       // waiting in the bridge; then po
 constexpr std::size_t kTimersReserved = 4096;  // armed at once before the heap has to grow
 constexpr std::uint32_t kReadyPerTurnMax = 4096;
 constexpr std::uint64_t kCheckNs = 20 * kNsPerUs;      // between looks at fds while polling
-constexpr std::uint64_t kPreemptedNs = 60 * kNsPerUs;  // an idle poll takes about 2 us
+constexpr std::uint64_t kPreemptedNs = 30 * kNsPerUs;  // an idle poll takes about 2 us
 constexpr std::uint32_t kVainSpinsMax = 4;             // in a row, then the spin time halves
 constexpr std::uint64_t kSpinShrinkMax = 16;           // down to this part of the full time
 constexpr std::uint64_t kNearMissSpins = 4;    // woken within so many spin times: spin longer
@@ -319,7 +319,7 @@ bool Loop::should_spin(std::uint64_t now) noexcept {
 }
 
 std::uint32_t Loop::sleep(std::uint64_t now, std::uint64_t limit) noexcept {
-    const bool spun_in_vain = last_idle_ns_ != 0 && now - last_activity_ns_ >= spin_ns_;
+    const bool spun_in_vain = last_idle_ns_ != 0 && now - last_idle_ns_ < kPreemptedNs;
     last_idle_ns_ = 0;
     if (!arm_pollables()) return 0;
     if (spun_in_vain && ++spins_in_vain_ >= kVainSpinsMax) {

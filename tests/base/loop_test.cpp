@@ -1,5 +1,6 @@
 #include "base/loop.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -382,14 +383,20 @@ TEST_P(LoopThreadTest, TicksOfATimerAloneDoNotMakeItSpin) {
 
 TEST_P(LoopThreadTest, SpinsAfterActivityBeforeItSleeps) {
     TestPollable device;
-    bool active = true;
+    bool active = false;
     device.on_poll = [&] { return std::exchange(active, false) ? 1u : 0u; };
     loop_->add(device);
-    EXPECT_EQ(loop_->run_once(0), 1u);
-    const std::uint64_t sleeps = loop_->counters().sleeps;
-    loop_->run_once(10 * kNsPerMs);
-    EXPECT_GE(device.polls, 4u) << "polled on after the work";
-    EXPECT_EQ(loop_->counters().sleeps, sleeps + 1);
+    // On a busy machine one try may be preempted, which rightly ends its spinning.
+    std::uint32_t most_polls = 0;
+    for (int i = 0; i < 50; ++i) {
+        active = true;
+        EXPECT_EQ(loop_->run_once(0), 1u);
+        const std::uint32_t polls = device.polls;
+        loop_->run_once(2 * kNsPerMs);
+        most_polls = std::max(most_polls, device.polls - polls);
+    }
+    EXPECT_GE(most_polls, 4u) << "polled on after the work";
+    EXPECT_GE(loop_->counters().sleeps, 40u);
     loop_->remove(device);
 }
 
