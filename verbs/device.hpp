@@ -82,6 +82,7 @@ class QueuePair {
 
   protected:
     QueuePair(std::uint32_t send_wrs_max, std::uint32_t recv_wrs_max) noexcept;
+    // Each posts all of the chain or nothing. A send that is `signaled` or `ledger_signal` is to end in credit_send.
     virtual Result<void> do_post_send(SendWr& first) noexcept = 0;
     virtual Result<void> do_post_recv(RecvWr& first) noexcept = 0;
     // The backend calls this for each signaled completion: `retired` is how many send WRs it and its unsignaled

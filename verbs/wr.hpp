@@ -68,6 +68,9 @@ struct SendWr {
     std::uint64_t remote_addr = 0;
     Rkey rkey{};                // remote key; send_with_inv: the key to invalidate; local_inv: the key
     FastMr* mr = nullptr;       // reg_mr, local_inv
+    // Written by QueuePair::post_send: the device reports the success of this unsignaled request to the send queue
+    // ledger, and to nobody else.
+    bool ledger_signal = false;
 };
 
 struct RecvWr {

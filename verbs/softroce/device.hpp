@@ -9,6 +9,8 @@
 #include "base/loop.hpp"
 #include "base/prng.hpp"
 #include "verbs/device.hpp"
+#include "verbs/softroce/mr.hpp"
+#include "verbs/softroce/qp.hpp"
 #include "verbs/softroce/softroce.hpp"
 #include "verbs/softroce/wire.hpp"
 
@@ -61,7 +63,32 @@ class SoftDevice final : public Device, public Pollable, public RxSink {
     bool arm() noexcept override;
     void on_packet(const RxPacket& packet) noexcept override;
 
+    // For the queue pairs.
+    std::uint64_t now_ns() const noexcept { return now_ns_; }  // of this turn of the loop
+    KeyTable& keys() noexcept { return keys_; }
+    void schedule(SoftQp& qp) noexcept;      // has something to send
+    void add_event(SoftQp& qp) noexcept;     // has something to tell its owner
+    void wait_to_read(SoftQp& qp) noexcept;  // until READ responses of others have come
+    // READ response bytes that all queue pairs of this device may ask for at once, and how many
+    // they have.
+    std::uint32_t read_window() const noexcept { return read_window_; }
+    std::uint64_t read_bytes() const noexcept { return read_bytes_; }
+    void add_read_bytes(std::uint32_t bytes) noexcept { read_bytes_ += bytes; }
+    void release_read_bytes(std::uint32_t bytes) noexcept;
+    void remove(SoftQp& qp) noexcept;
+
   private:
+    SoftQp* find_qp(std::uint32_t qpn) const noexcept;
+    std::uint32_t draw_qpn() noexcept;
+    void on_gsi_packet(const RxPacket& packet, const Bth& bth) noexcept;
+    bool deliver_events() noexcept;
+    struct WireWatch : FdWatch {
+        WireWatch() noexcept;
+    };
+    static constexpr std::uint32_t kMadSlots = 16;
+    static constexpr std::uint32_t kQpBuckets = 1024;
+    static constexpr std::uint32_t kRetiredQpns = 1024;
+
     SoftDevice(Loop& loop, std::unique_ptr<Wire> wire, const SoftOptions& options);
 
     Loop& loop_;
@@ -69,6 +96,26 @@ class SoftDevice final : public Device, public Pollable, public RxSink {
     SoftOptions options_;
     DeviceCaps caps_;
     SoftCounters counters_;
+    Prng prng_;
+    std::array<std::uint64_t, 32> entropy_{};
+    std::uint32_t entropy_left_ = 0;
+    KeyTable keys_;
+    WireWatch watch_;
+    std::uint32_t qp_count_ = 0;
+    std::array<SoftQp*, kQpBuckets> qps_{};
+    std::array<std::uint32_t, kRetiredQpns> retired_qpns_{};  // not given again soon
+    std::uint32_t retired_count_ = 0;
+    List<SoftQp, WorkList> work_;
+    List<SoftQp, ReadWaitList> read_waiters_;
+    List<SoftQp, EventList> events_;
+    std::uint64_t now_ns_ = 0;
+    bool more_ = false;  // the last flush stopped for lack of budget
+    std::uint32_t read_window_ = 0;
+    std::uint64_t read_bytes_ = 0;
+    std::array<std::array<std::byte, kMadSize>, kMadSlots>
+        mads_{};  // lent to the wire until its flush
+    std::uint32_t mads_used_ = 0;
+    std::uint32_t mad_psn_ = 0;
     std::unique_ptr<Cm> cm_;
 };
 
