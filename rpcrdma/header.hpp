@@ -10,12 +10,12 @@
 namespace nfsrdma::rpcrdma {
 
 struct CallChunks {
-    std::span<const Segment>
-        read;  // one chunk at `read_position` (0 with Proc::nomsg: the Call itself)
+    // One chunk at `read_position` (0 with Proc::nomsg: the Call itself).
+    std::span<const Segment> read{};
     std::uint32_t read_position = 0;
-    std::span<const Segment> call;   // position zero, in addition to `read`
-    std::span<const Segment> write;  // one Write chunk
-    std::span<const Segment> reply;  // the Reply chunk
+    std::span<const Segment> call{};   // position zero, in addition to `read`
+    std::span<const Segment> write{};  // one Write chunk
+    std::span<const Segment> reply{};  // the Reply chunk
 };
 
 struct FixedPart {

@@ -85,8 +85,8 @@ HeaderFault check_call(const ParsedHeader& header, std::uint32_t inline_len,
 // only if the reply is RDMA_NOMSG, and may be absent otherwise (RFC 8166 s3.4.6, s3.5; facts R13).
 // Errc::bad_message otherwise.
 struct OfferedChunks {
-    std::span<const Segment> write;  // segments of the one Write chunk, empty: none offered
-    std::span<const Segment> reply;
+    std::span<const Segment> write{};  // segments of the one Write chunk, empty: none offered
+    std::span<const Segment> reply{};
 };
 struct ReturnedLengths {
     std::uint32_t write = 0, reply = 0;
