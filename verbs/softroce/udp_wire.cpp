@@ -310,6 +310,10 @@ std::uint32_t UdpWire::deliver(std::span<const std::byte> bytes, std::uint32_t s
     if (segment_size == 0) segment_size = static_cast<std::uint32_t>(bytes.size());
     std::uint32_t delivered = 0;
     RxPacket packet = addresses;
+    if (bytes.empty()) {
+        ++counters_.rx_packets;
+        ++counters_.rx_short;
+    }
     for (std::uint16_t segment = 0; !bytes.empty(); ++segment) {
         const std::size_t size = std::min<std::size_t>(segment_size, bytes.size());
         packet.bytes = bytes.first(size);

@@ -124,7 +124,9 @@ TEST(CmMad, RejAndMraRoundTrip) {
     EXPECT_EQ(rej_back->reason, 28);
     EXPECT_EQ(rej_back->private_data, rej.private_data);
 
-    const CmRej mtu{.reason = 26, .pmtu_code = 3};
+    CmRej mtu;
+    mtu.reason = 26;
+    mtu.pmtu_code = 3;
     EXPECT_EQ(decode_rej(encode(mtu, 5))->pmtu_code, 3);
     Mad bad = encode(mtu, 5);
     bad[24 + 12] = std::byte{6};
