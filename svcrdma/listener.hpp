@@ -7,11 +7,12 @@
 #include "sunrpc/xprt.hpp"
 #include "verbs/device.hpp"
 
-// The RPC-over-RDMA server transport: accepts connections of one loop and serves a sunrpc::Service on them.
+// The RPC-over-RDMA server transport: accepts connections of one loop and serves a sunrpc::Service
+// on them.
 namespace nfsrdma::svcrdma {
 
 struct ServerOptions {
-    pools::Demand demand;             // per connection
+    pools::Demand demand;  // per connection
     pools::Registration registration = pools::Registration::automatic;
     pools::LocalStrategy local = pools::LocalStrategy::automatic;
     std::uint32_t connections_max = 256;
@@ -27,6 +28,7 @@ struct ServerCounters {
     std::uint64_t write_chunk_replies = 0, long_replies = 0, sends_with_inv = 0;
     std::uint64_t err_vers = 0, err_chunk = 0, bad_headers = 0;
     std::uint64_t waited_for_payload = 0, waited_for_send_room = 0;
+    std::uint64_t waited_for_message_run = 0, waited_for_context = 0, waited_for_transfer = 0;
     std::uint64_t payload_copied_bytes = 0;
     std::uint64_t in_flight_max = 0;
 };
@@ -35,16 +37,19 @@ class Listener {
   public:
     // Listens on `local` (port 0: a free one). `service` and `device` outlive it.
     static Result<std::unique_ptr<Listener>> create(verbs::Device& device, const SockAddr& local,
-                                                    sunrpc::Service& service, const ServerOptions& options);
+                                                    sunrpc::Service& service,
+                                                    const ServerOptions& options);
     virtual ~Listener() = default;
     virtual SockAddr local() const noexcept = 0;
-    // Stops accepting, lets requests in progress finish until `grace_ns` passed, then closes every connection. Run the loop
-    // until idle() before destruction, which asserts that all pools are full.
+    // Stops accepting, lets requests in progress finish until `grace_ns` passed, then closes every
+    // connection. Run the loop until idle() before destruction, which asserts that all pools are
+    // full.
     virtual void shut_down(std::uint64_t grace_ns) noexcept = 0;
     virtual bool idle() const noexcept = 0;
     virtual std::uint32_t connections() const noexcept = 0;
     virtual const ServerCounters& counters() const noexcept = 0;
-    virtual pools::IoCounters io_counters() const noexcept = 0;  // summed over connections, living and closed
+    virtual pools::IoCounters io_counters()
+        const noexcept = 0;  // summed over connections, living and closed
 };
 
 }  // namespace nfsrdma::svcrdma

@@ -1,0 +1,429 @@
+#include "svcrdma/transport.hpp"
+
+#include <algorithm>
+
+#include "base/bytes.hpp"
+#include "rpcrdma/credits.hpp"
+#include "svcrdma/walk.hpp"
+
+namespace nfsrdma::svcrdma {
+
+namespace {
+// How often a connection that ends looks whether its queue pair is empty, if no completion tells
+// it.
+constexpr std::uint64_t kDrainPollNs = kNsPerMs;
+constexpr std::uint32_t kSendSges = std::tuple_size_v<decltype(SendCtxt::sges)>;
+}  // namespace
+
+void SvcTransport::WorkTask::run_work(Task& task) noexcept {
+    auto& self = static_cast<WorkTask&>(task);
+    self.scheduled = false;
+    self.transport->work();
+}
+
+SvcTransport::SvcTransport(Server& server, std::unique_ptr<verbs::CmId> id) noexcept
+    : server_(server),
+      id_(std::move(id)),
+      peer_(id_->peer()),
+      idle_timer_(&SvcTransport::on_idle),
+      drain_timer_(&SvcTransport::on_drain) {
+    work_.transport = idle_timer_.transport = drain_timer_.transport = this;
+}
+
+Result<std::unique_ptr<SvcTransport>> SvcTransport::create(Server& server,
+                                                           std::unique_ptr<verbs::CmId>& id,
+                                                           const verbs::ConnectRequest& request) {
+    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): private constructor
+    std::unique_ptr<SvcTransport> self(new SvcTransport(server, std::move(id)));
+    const std::uint32_t depth = std::min<std::uint32_t>(
+        request.initiator_depth, std::max(1u, server.device.caps().max_read_depth));
+    if (auto made = self->make_all(depth); !made) {
+        id = std::move(self->id_);
+        return made.error();
+    }
+    self->id_->set_handler(*self);
+    self->post_receives();
+    if (self->closing() || !self->accept(request)) self->close();
+    self->watch_idle();
+    return self;
+}
+
+Result<void> SvcTransport::make_all(std::uint32_t read_depth) {
+    NR_TRY(make_pools(read_depth));
+    NR_TRY(make_contexts());
+    NR_TRY(make_receives());
+    return make_qp();  // last: `id` may go back to its owner, but not with a queue pair
+}
+
+Result<void> SvcTransport::make_pools(std::uint32_t read_depth) {
+    const pools::Provision& provision = server_.provision;
+    NR_TRY_ASSIGN(cq_, server_.device.create_cq(provision.send_wrs + server_.receives()));
+    loop().add(*cq_);
+    pools::IoOptions options;
+    options.registration = server_.options.registration;
+    options.local = server_.options.local;
+    options.keys = provision.keys;
+    options.pages_per_key = provision.pages_per_key;
+    options.transfers =
+        provision.transfers + SendCtxt::kPushesMax;  // the longest reply, beside all others
+    options.runs_per_transfer = pools::Exposure::kRunsMax;
+    options.read_depth = read_depth;
+    options.send_sges = kSendSges;
+    NR_TRY_ASSIGN(io_, pools::Io::create(*server_.pd, *server_.arena, options));
+    return {};
+}
+
+Result<void> SvcTransport::make_qp() {
+    verbs::QpOptions queues;
+    queues.send_wrs = server_.provision.send_wrs;
+    queues.recv_wrs = server_.receives();
+    queues.send_sges = kSendSges;
+    NR_TRY_ASSIGN(qp_, id_->create_qp(*server_.pd, *cq_, queues));
+    io_->set_qp(qp_);
+    return {};
+}
+
+Result<void> SvcTransport::make_contexts() {
+    contexts_count_ = server_.contexts();
+    const std::uint32_t scratch_each = align_up(server_.service.scratch_bytes(), 64u);
+    scratch_ = std::make_unique<CacheLine[]>(std::size_t{contexts_count_} * (scratch_each / 64));
+    contexts_ = std::make_unique<RecvCtxt[]>(contexts_count_);
+    for (std::uint32_t i = 0; i < contexts_count_; ++i) {
+        RecvCtxt& call = contexts_[i];
+        call.transport = this;
+        call.xprt = this;
+        call.send.call = &call;
+        if (scratch_each > 0) {
+            std::byte* const first = scratch_[std::size_t{i} * (scratch_each / 64)].bytes;
+            call.scratch = {first, scratch_each};
+        }
+        free_.push_back(call);
+    }
+    return {};
+}
+
+Result<void> SvcTransport::make_receives() {
+    const std::uint32_t bytes_each = server_.options.demand.inline_size;
+    NR_TRY_ASSIGN(slab_, server_.get_slab());
+    bufs_ = std::make_unique<RecvBuf[]>(server_.receives());
+    for (std::uint32_t i = 0; i < server_.receives(); ++i) {
+        RecvBuf& buf = bufs_[i];
+        buf.xprt = this;
+        buf.memory = slab_.subspan(std::size_t{i} * bytes_each, bytes_each);
+        buf.done = &SvcTransport::on_recv;
+        buf.sge = io_->sge(buf.memory);
+        buf.wr.cqe = &buf;
+        buf.wr.sgl = {&buf.sge, 1};
+        idle_.push_back(buf);
+    }
+    return {};
+}
+
+Result<void> SvcTransport::accept(const verbs::ConnectRequest& request) {
+    const std::uint32_t size = server_.options.demand.inline_size;
+    const rpcrdma::PrivateData ours{false, size, size};  // flags 0: only the client's R counts
+    const rpcrdma::PrivateData peers = rpcrdma::decode_private_data(request.private_data);
+    inline_ = rpcrdma::agree_inline(ours, peers);
+    may_invalidate_ = peers.remote_invalidation && server_.device.caps().remote_invalidate;
+    const auto answer = rpcrdma::encode_private_data(ours);
+    verbs::ConnParams params;
+    params.private_data = answer;
+    params.responder_resources = 0;  // a client never gets to READ from us
+    params.initiator_depth = static_cast<std::uint8_t>(std::min<std::uint32_t>(
+        request.initiator_depth, std::min(255u, server_.device.caps().max_read_depth)));
+    return id_->accept(params);
+}
+
+SvcTransport::~SvcTransport() {
+    if (work_.scheduled) loop().cancel(work_);
+    NR_ASSERT(contexts_count_ == free_.size());
+    NR_ASSERT(qp_ == nullptr || qp_->outstanding() == 0);
+    free_.clear();
+    idle_.clear();
+    contexts_.reset();
+    io_.reset();  // asserts that every transfer and key is home
+    id_.reset();
+    if (cq_ != nullptr) loop().remove(*cq_);
+    if (!slab_.empty()) server_.put_slab(slab_);
+}
+
+// What the service sees.
+
+Result<std::span<std::byte>> SvcTransport::get_result_payload(sunrpc::SvcRqst& rqst,
+                                                              std::uint32_t bytes) noexcept {
+    auto& call = static_cast<RecvCtxt&>(rqst);
+    NR_ASSERT(call.stage == Stage::executing);
+    if (bytes == 0) return std::span<std::byte>{};
+    if (bytes > server_.runs->largest())
+        return Error{Errc::too_big, 0, "result larger than any run"};
+    if (call.wait == Wait::result_run)
+        return Error{Errc::again, 0, "still waiting for payload memory"};
+    if (call.result && call.result->capacity() < bytes)
+        server_.runs->release(std::move(call.result).donate());
+    if (!call.result && !server_.runs->take_result(call, bytes, server_.counters))
+        return Error{Errc::again, 0, "no payload memory"};
+    return call.result->bytes().first(bytes);
+}
+
+void SvcTransport::reply(sunrpc::SvcRqst& rqst) noexcept {
+    auto& call = static_cast<RecvCtxt&>(rqst);
+    NR_ASSERT(call.stage == Stage::executing);
+    server_.runs->forget(call);
+    call.wake_service = false;
+    call.stage = Stage::placing;
+    make_ready(call);
+}
+
+void SvcTransport::drop(sunrpc::SvcRqst& rqst) noexcept {
+    auto& call = static_cast<RecvCtxt&>(rqst);
+    NR_ASSERT(call.stage == Stage::executing);
+    server_.runs->forget(call);
+    call.wake_service = false;
+    call.stage = Stage::done;
+    ++server_.counters.dropped;
+    make_ready(call);
+}
+
+void SvcTransport::release_payload(void* cookie) noexcept {
+    server_.runs->release(*static_cast<pools::PageList*>(cookie));
+}
+
+// The ready list.
+
+void SvcTransport::schedule() noexcept {
+    if (work_.scheduled || over_) return;
+    work_.scheduled = true;
+    loop().ready(work_);
+}
+
+void SvcTransport::make_ready(RecvCtxt& call) noexcept {
+    if (call.stepping || call.wait == Wait::ready) return;
+    NR_ASSERT(call.wait == Wait::none);
+    call.wait = Wait::ready;
+    ready_.push_back(call);
+    schedule();
+}
+
+void SvcTransport::work() noexcept {
+    for (start_calls(); !ready_.empty(); start_calls()) {
+        RecvCtxt& call = ready_.pop_front();
+        call.wait = Wait::none;
+        advance_while_it_goes(*this, call);
+    }
+    retry_transfers();
+    if (!arrived_.empty() && !free_.empty()) schedule();
+    if (idle_.size() >= server_.receive_batch()) post_receives();
+    if (closing()) drain();
+}
+
+// Frames that came before the connection was ours to send on, or before a context was free, wait in
+// `arrived_`.
+void SvcTransport::start_calls() noexcept {
+    while (state_ == State::open && !arrived_.empty() && !free_.empty()) {
+        RecvBuf& buf = arrived_.pop_front();
+        RecvCtxt& call = free_.pop_front();
+        call.buf = &buf;
+        call.stage = Stage::received;
+        server_.counters.in_flight_max =
+            std::max<std::uint64_t>(server_.counters.in_flight_max, calls_in_progress());
+        make_ready(call);
+    }
+}
+
+void SvcTransport::wait_for_transfer(RecvCtxt& call) noexcept {
+    NR_ASSERT(call.wait == Wait::none);
+    call.wait = Wait::transfer;
+    transfer_waiters_.push_back(call);
+    if (!retrying_) ++server_.counters.waited_for_transfer;
+}
+
+void SvcTransport::release_transfer(pools::Lease<pools::Transfer>& transfer) noexcept {
+    if (!transfer) return;
+    transfer.reset();
+    transfer_came_ = true;
+    if (!transfer_waiters_.empty()) schedule();
+}
+
+// In order; the first that still cannot go on keeps its place.
+void SvcTransport::retry_transfers() noexcept {
+    retrying_ = true;
+    while (transfer_came_ && !transfer_waiters_.empty()) {
+        RecvCtxt& call = transfer_waiters_.pop_front();
+        call.wait = Wait::none;
+        advance_while_it_goes(*this, call);
+        if (call.wait != Wait::transfer) continue;
+        transfer_waiters_.erase(call);
+        transfer_waiters_.push_front(call);
+        break;
+    }
+    retrying_ = false;
+    transfer_came_ = false;
+}
+
+// Receives.
+
+void SvcTransport::on_recv(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
+    auto& buf = static_cast<RecvBuf&>(cqe);
+    SvcTransport& self = *buf.xprt;
+    --self.posted_;
+    ++self.held_;
+    if (wc.status != verbs::WcStatus::success || self.closing()) {
+        --self.held_;
+        self.idle_.push_back(buf);
+        self.close();
+        return;
+    }
+    buf.length = wc.byte_len;
+    self.last_call_ns_ = self.loop().now_ns();
+    // We gave it no key that it could invalidate.
+    if (wc.with_invalidate && self.io_->on_remote_invalidate(wc.invalidated) == nullptr) {
+        --self.held_;
+        self.idle_.push_back(buf);
+        self.close();
+        return;
+    }
+    if (self.free_.size() <= self.arrived_.size()) ++self.server_.counters.waited_for_context;
+    self.arrived_.push_back(buf);
+    self.schedule();
+}
+
+void SvcTransport::release_buf(RecvCtxt& call) noexcept {
+    if (call.buf == nullptr) return;
+    idle_.push_back(*std::exchange(call.buf, nullptr));
+    --held_;
+    if (idle_.size() >= server_.receive_batch()) post_receives();
+}
+
+void SvcTransport::post_receives() noexcept {
+    if (closing() || idle_.empty()) return;
+    RecvBuf* last = nullptr;
+    for (RecvBuf& buf : idle_) {
+        buf.wr.next = nullptr;
+        if (last != nullptr) last->wr.next = &buf.wr;
+        last = &buf;
+    }
+    // A queue as long as our buffers are many takes all or, in error, none.
+    if (!qp_->post_recv(idle_.front().wr)) return close();
+    posted_ += idle_.size();
+    idle_.clear();
+}
+
+// Posted ones, and those that are posted again before their answer goes out.
+std::uint32_t SvcTransport::grant(std::uint32_t requested) noexcept {
+    NR_ASSERT(posted_ + held_ + 1 >= server_.provision.credits || closing());
+    return rpcrdma::credits_to_grant(requested, posted_ + held_, server_.provision.credits);
+}
+
+void SvcTransport::release(RecvCtxt& call) noexcept {
+    release_buf(call);
+    release_transfer(call.chunk.transfer);
+    call.chunk.failed = false;
+    for (std::uint32_t i = 0; i < call.send.push_count; ++i)
+        release_transfer(call.send.pushes[i]);
+    call.send.push_count = 0;
+    call.send.finished = false;
+    call.answer = Answer::reply;
+    call.wake_service = false;
+    call.arg = {};
+    call.res = {};
+    server_.runs->give_back(call);
+    free_.push_front(call);  // what was used last is in the cache
+}
+
+// The end.
+
+void SvcTransport::on_cm_event(verbs::CmId& id, const verbs::CmEvent& event) noexcept {
+    static_cast<void>(id);
+    switch (event.type) {
+        case verbs::CmEventType::established:
+            event_owed_ = true;
+            if (closing()) {
+                id_->disconnect();
+                return;
+            }
+            state_ = State::open;
+            if (event.initiator_depth > 0) io_->set_read_depth(event.initiator_depth);
+            schedule();
+            return;
+        case verbs::CmEventType::disconnected:
+            event_owed_ = false;
+            break;
+        case verbs::CmEventType::rejected:
+        case verbs::CmEventType::unreachable:
+            break;
+    }
+    close();
+    schedule();
+}
+
+void SvcTransport::close() noexcept {
+    if (closing()) return;
+    const bool was_open = state_ == State::open;
+    state_ = State::closing;
+    loop().disarm(idle_timer_);
+    if (was_open && event_owed_) id_->disconnect();
+    if (qp_ != nullptr && !qp_->in_error()) qp_->set_error();
+    schedule();
+}
+
+void SvcTransport::abort_calls() noexcept {
+    while (!arrived_.empty()) {
+        idle_.push_back(arrived_.pop_front());
+        --held_;
+    }
+    for (std::uint32_t i = 0; i < contexts_count_; ++i) {
+        RecvCtxt& call = contexts_[i];
+        if (call.stage == Stage::free || call.stage == Stage::executing) continue;
+        server_.runs->forget(call);
+        if (call.wait == Wait::transfer) {
+            transfer_waiters_.erase(call);
+            call.wait = Wait::none;
+        }
+        if (call.wait == Wait::ready) ready_.erase(call);
+        call.wait = Wait::none;
+        advance_while_it_goes(*this, call);
+    }
+}
+
+// Everything that is posted comes back flushed; then what waited to be posted is refused; then all
+// Calls are given up but those that the service has. Called again until all of that holds.
+void SvcTransport::drain() noexcept {
+    if (over_) return;
+    abort_calls();
+    if (!drained_) {
+        if (qp_->outstanding() > 0 || posted_ > 0) {
+            loop().arm(drain_timer_, loop().now_ns() + kDrainPollNs);
+            return;
+        }
+        drained_ = true;
+        io_->on_disconnect();
+        abort_calls();
+    }
+    if (event_owed_ || free_.size() != contexts_count_) return;
+    NR_ASSERT(idle_.size() == server_.receives() && io_->full());
+    over_ = true;
+    loop().disarm(drain_timer_);
+    server_.owner->on_connection_over(*this);
+}
+
+void SvcTransport::on_drain(Timer& timer) noexcept {
+    static_cast<OwnedTimer&>(timer).transport->schedule();
+}
+
+void SvcTransport::watch_idle() noexcept {
+    if (server_.options.idle_timeout_ns == 0 || closing()) return;
+    last_call_ns_ = loop().now_ns();
+    loop().arm(idle_timer_, last_call_ns_ + server_.options.idle_timeout_ns);
+}
+
+// B64: a connection that nobody uses is closed.
+void SvcTransport::on_idle(Timer& timer) noexcept {
+    SvcTransport& self = *static_cast<OwnedTimer&>(timer).transport;
+    const std::uint64_t now = self.loop().now_ns();
+    const std::uint64_t timeout = self.server_.options.idle_timeout_ns;
+    if (self.calls_in_progress() == 0 && now >= self.last_call_ns_ + timeout) return self.close();
+    const std::uint64_t from = self.calls_in_progress() > 0 ? now : self.last_call_ns_;
+    self.loop().arm(self.idle_timer_, from + timeout);
+}
+
+}  // namespace nfsrdma::svcrdma

@@ -1,0 +1,145 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "base/list.hpp"
+#include "base/loop.hpp"
+#include "rpcrdma/private_data.hpp"
+#include "rpcrdma/proto.hpp"
+#include "sunrpc/xprt.hpp"
+#include "svcrdma/ctxt.hpp"
+#include "svcrdma/server.hpp"
+#include "verbs/cm.hpp"
+
+namespace nfsrdma::svcrdma {
+
+// One connection at the server.
+//
+// Operation. A completion records what it brings and puts its Call on the ready list; work(), a
+// task of the loop, runs advance() for each. Everything is preallocated by create().
+//
+// Ownership. (1) A RecvBuf is posted, in `arrived_`, held by one RecvCtxt, or in `idle_`: posted
+// and held ones together are never fewer than the credits granted (asserted in grant()). (2) A
+// RecvCtxt is in `free_`, or stands in the one queue that its `wait` names, or is lent to the
+// device or the service. (3) The object ends through ConnectionOwner::on_connection_over only,
+// after its queue pair was drained, every RecvCtxt is free and the event that ends the connection
+// was consumed (B28).
+//
+// Errors. A failed completion or post closes the connection: other connections see nothing of it.
+// What the service still executes is released when it answers.
+class SvcTransport final : public sunrpc::SvcXprt,
+                           public verbs::CmHandler,
+                           public ListHook<SvcTransport> {
+  public:
+    // Makes all pools and the queue pair, posts the Receives and accepts. Errors are the device's
+    // or the pools', and `id` is still the caller's then. When Receives were posted but accepting
+    // failed the object exists, closing.
+    static Result<std::unique_ptr<SvcTransport>> create(Server& server,
+                                                        std::unique_ptr<verbs::CmId>& id,
+                                                        const verbs::ConnectRequest& request);
+    ~SvcTransport() override;
+
+    Loop& loop() noexcept override { return server_.device.loop(); }
+    const SockAddr& peer() const noexcept override { return peer_; }
+    const char* netid() const noexcept override { return peer_.is_v6() ? "rdma6" : "rdma"; }
+    std::uint32_t max_payload() const noexcept override {
+        return server_.options.demand.max_payload;
+    }
+    Result<std::span<std::byte>> get_result_payload(sunrpc::SvcRqst& rqst,
+                                                    std::uint32_t bytes) noexcept override;
+    void reply(sunrpc::SvcRqst& rqst) noexcept override;
+    void drop(sunrpc::SvcRqst& rqst) noexcept override;
+    void release_payload(void* cookie) noexcept override;
+    void on_cm_event(verbs::CmId& id, const verbs::CmEvent& event) noexcept override;
+
+    // Idempotent; what is in progress is given up.
+    void close() noexcept;
+    bool closing() const noexcept { return state_ == State::closing; }
+    std::uint32_t calls_in_progress() const noexcept { return contexts_count_ - free_.size(); }
+    const pools::IoCounters& io_counters() const noexcept { return io_->counters(); }
+
+    // For the leaves of the walk.
+    Server& server() noexcept { return server_; }
+    pools::Io& io() noexcept { return *io_; }
+    verbs::QueuePair* qp() noexcept { return qp_; }
+    const rpcrdma::InlineLimits& inline_limits() const noexcept { return inline_; }
+    bool may_invalidate() const noexcept { return may_invalidate_; }
+    // Its next step is due. No effect while advance() is at it, or when it is due already.
+    void make_ready(RecvCtxt& call) noexcept;
+    // True where `call` must queue for a transfer behind others.
+    bool must_wait_for_transfer() const noexcept {
+        return !retrying_ && !transfer_waiters_.empty();
+    }
+    void wait_for_transfer(RecvCtxt& call) noexcept;
+    void release_transfer(pools::Lease<pools::Transfer>& transfer) noexcept;
+    // The frame of `call` was used: its buffer goes back to the device, in batches.
+    void release_buf(RecvCtxt& call) noexcept;
+    // What to grant in an answer to a peer that asks for `requested`.
+    std::uint32_t grant(std::uint32_t requested) noexcept;
+    // `call` is over: its memory goes home.
+    void release(RecvCtxt& call) noexcept;
+
+  private:
+    enum class State : std::uint8_t { accepting, open, closing };
+    struct WorkTask : Task {
+        WorkTask() noexcept : Task(&WorkTask::run_work) {}
+        static void run_work(Task& task) noexcept;
+        SvcTransport* transport = nullptr;
+        bool scheduled = false;
+    };
+    struct OwnedTimer : Timer {
+        using Timer::Timer;
+        SvcTransport* transport = nullptr;
+    };
+
+    SvcTransport(Server& server, std::unique_ptr<verbs::CmId> id) noexcept;
+    Result<void> make_all(std::uint32_t read_depth);
+    Result<void> make_pools(std::uint32_t read_depth);
+    Result<void> make_qp();
+    Result<void> make_contexts();
+    Result<void> make_receives();
+    Result<void> accept(const verbs::ConnectRequest& request);
+    static void on_recv(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept;
+    static void on_idle(Timer& timer) noexcept;
+    static void on_drain(Timer& timer) noexcept;
+    void schedule() noexcept;
+    void work() noexcept;
+    void start_calls() noexcept;
+    void retry_transfers() noexcept;
+    void post_receives() noexcept;
+    void watch_idle() noexcept;
+    void abort_calls() noexcept;
+    void drain() noexcept;
+
+    Server& server_;
+    std::unique_ptr<verbs::CompletionQueue> cq_;
+    std::unique_ptr<verbs::CmId> id_;  // and its queue pair; dies before the queue
+    verbs::QueuePair* qp_ = nullptr;
+    std::unique_ptr<pools::Io> io_;
+    SockAddr peer_;
+    State state_ = State::accepting;
+    bool event_owed_ = false;  // `disconnected` will come
+    bool drained_ = false;     // the queue pair is empty and pools::Io knows of it
+    bool over_ = false;
+    bool transfer_came_ = false;  // since the waiters were tried
+    bool retrying_ = false;       // them
+    bool may_invalidate_ = false;
+    rpcrdma::InlineLimits inline_;
+
+    struct alignas(64) CacheLine {
+        std::byte bytes[64];
+    };
+    std::unique_ptr<CacheLine[]> scratch_;
+    std::unique_ptr<RecvCtxt[]> contexts_;
+    std::uint32_t contexts_count_ = 0;
+    std::unique_ptr<RecvBuf[]> bufs_;
+    std::span<std::byte> slab_;
+    List<RecvCtxt, RecvCtxt> free_, ready_, transfer_waiters_;
+    List<RecvBuf, RecvBuf> arrived_, idle_;
+    std::uint32_t posted_ = 0, held_ = 0;
+    WorkTask work_;
+    OwnedTimer idle_timer_, drain_timer_;
+    std::uint64_t last_call_ns_ = 0;
+};
+
+}  // namespace nfsrdma::svcrdma
