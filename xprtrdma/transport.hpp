@@ -16,7 +16,8 @@ struct TransportOptions {
     pools::Registration registration = pools::Registration::automatic;
     pools::LocalStrategy local = pools::LocalStrategy::automatic;
     std::uint64_t connect_timeout_ns = 10 * kNsPerSec;
-    // Payloads at or above this many bytes go by chunk even where they would fit inline (DDP); below it, inline if they fit.
+    // Payloads at or above this many bytes go by chunk even where they would fit inline (DDP);
+    // below it, inline if they fit.
     std::uint32_t min_chunk_bytes = 2048;
 };
 
@@ -25,22 +26,25 @@ struct TransportCounters {
     std::uint64_t calls = 0, replies = 0;
     std::uint64_t inline_calls = 0, read_chunk_calls = 0, long_calls = 0;
     std::uint64_t write_chunk_calls = 0, reply_chunk_calls = 0;
-    std::uint64_t bad_replies = 0, bad_xids = 0, short_replies = 0, bad_versions = 0, err_vers = 0, err_chunk = 0;
-    std::uint64_t waited_for_credit = 0, waited_for_key = 0, waited_for_slot = 0, waited_for_payload = 0;
+    std::uint64_t bad_replies = 0, bad_xids = 0, short_replies = 0, bad_versions = 0, err_vers = 0,
+                  err_chunk = 0;
+    std::uint64_t waited_for_credit = 0, waited_for_key = 0, waited_for_slot = 0,
+                  waited_for_payload = 0;
     std::uint64_t local_invalidations = 0, remote_invalidations = 0, bad_invalidations = 0;
-    std::uint64_t payload_copied_bytes = 0;   // fix-up copies of inline payload
+    std::uint64_t payload_copied_bytes = 0;  // fix-up copies of inline payload
     std::uint64_t abandoned = 0, disconnects = 0;
     std::uint64_t keys_bound = 0, doorbells = 0, in_flight_max = 0;
 };
 
 class Transport : public sunrpc::Xprt {
   public:
-    // Starts connecting to `server`; `connected` runs once, on the loop, with the outcome (Errc::refused, timed_out,
-    // unsupported, system ...). Pools are made before the request goes out. `device` outlives the transport.
+    // Starts connecting to `server`; `connected` runs once, on the loop, with the outcome
+    // (Errc::refused, timed_out, unsupported, system ...). Pools are made before the request goes
+    // out. `device` outlives the transport.
     using Connected = void (*)(void* arg, Result<void> outcome) noexcept;
     static Result<std::unique_ptr<Transport>> create(verbs::Device& device, const SockAddr& server,
-                                                     const TransportOptions& options, Connected connected,
-                                                     void* arg);
+                                                     const TransportOptions& options,
+                                                     Connected connected, void* arg);
     // Close first and run the loop until idle(): the destructor asserts that all pools are full.
     ~Transport() override = default;
     virtual bool idle() const noexcept = 0;  // disconnected, everything flushed and home
@@ -49,7 +53,8 @@ class Transport : public sunrpc::Xprt {
     virtual rpcrdma::InlineLimits inline_limits() const noexcept = 0;
     virtual std::uint32_t credits_granted() const noexcept = 0;
     virtual const SockAddr& server() const noexcept = 0;
-    // Runs once when the connection is lost, after every pending RPC was answered. For reconnecting.
+    // Runs once when the connection is lost, after every pending RPC was answered. For
+    // reconnecting.
     virtual void on_disconnect(void (*lost)(void*) noexcept, void* arg) noexcept = 0;
 };
 

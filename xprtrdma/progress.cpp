@@ -1,0 +1,299 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.hpp"
+#include "xprtrdma/transport_impl.hpp"
+
+// What happens by itself: replies, completions, waiting calls, the end of the connection. See
+// transport_impl.hpp.
+namespace nfsrdma::xprtrdma {
+
+// ---- completions append
+// ------------------------------------------------------------------------------------------------
+
+void TransportImpl::schedule() noexcept {
+    if (!task_.linked()) endpoint_->loop().ready(task_);
+}
+
+void TransportImpl::schedule(Req& req) noexcept {
+    if (!static_cast<ListHook<StepTag>&>(req).linked()) steps_.push_back(req);
+    schedule();
+}
+
+void TransportImpl::on_received(void* arg, Rep& rep) noexcept {
+    TransportImpl& self = *static_cast<TransportImpl*>(arg);
+    self.received_.push_back(rep);
+    self.schedule();
+}
+
+void TransportImpl::on_receive_failed(void* arg) noexcept {
+    static_cast<TransportImpl*>(arg)->endpoint_->disconnect(
+        {Errc::reconnect, 0, "a Receive failed"});
+}
+
+void TransportImpl::on_send_done(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
+    Req& req = static_cast<Req&>(cqe);
+    TransportImpl& self = *req.home;
+    req.send_done = true;
+    if (wc.status != verbs::WcStatus::success) {
+        self.endpoint_->disconnect({Errc::reconnect, 0, verbs::to_string(wc.status)});
+        return;
+    }
+    self.io_->on_send_room();
+    if (req.outcome) self.schedule(req);
+}
+
+void TransportImpl::on_posted(pools::Posting& posting, Result<void> result) noexcept {
+    Req& req = static_cast<Req&>(posting);
+    if (result) {
+        req.state = ReqState::sent;
+        return;
+    }
+    req.send_done = true;  // never begun
+    req.home->endpoint_->disconnect({Errc::reconnect, 0, "post send"});
+}
+
+void TransportImpl::on_fenced(Req& req) noexcept {
+    req.home->schedule(req);
+}
+
+void TransportImpl::on_room(void* arg) noexcept {
+    static_cast<TransportImpl*>(arg)->schedule();
+}
+
+void TransportImpl::on_progress(Task& task) noexcept {
+    static_cast<ProgressTask&>(task).home->progress();
+}
+
+// ---- and the loop acts
+// -------------------------------------------------------------------------------------------------
+
+void TransportImpl::progress() noexcept {
+    while (!received_.empty())
+        on_reply(received_.pop_front());
+    receives_->top_up(counts_.receive_batch);
+    while (!steps_.empty())
+        advance(steps_.pop_front());
+    pump();
+    wake_callers();
+}
+
+// One frame from the server (facts R6: the order of the checks).
+void TransportImpl::on_reply(Rep& rep) noexcept {
+    if (distrusted_) return receives_->give_back(rep);
+    const rpcrdma::PclLimits limits{.max_chunk_bytes = UINT32_MAX, .max_total_bytes = UINT32_MAX};
+    const DecodedReply reply = decode_reply(rep.frame(), limits, parsed_);
+    Req* const req = match(reply);
+    if (rep.wc.with_invalidate && !accept_remote_invalidation(req, rep.wc.invalidated, *io_)) {
+        ++counters_.bad_invalidations;
+        distrusted_ = true;
+        receives_->give_back(rep);
+        endpoint_->disconnect(
+            {Errc::bad_message, 0, "the server invalidated a key that was not this call's"});
+        return;
+    }
+    if (req == nullptr) return receives_->give_back(rep);
+    on_matched(*req, rep, reply);
+}
+
+// The call that a frame answers, or nullptr: counted, dropped, and the connection goes on.
+Req* TransportImpl::match(const DecodedReply& reply) noexcept {
+    switch (reply.kind) {
+        case ReplyKind::too_short:
+            ++counters_.short_replies;
+            return nullptr;
+        case ReplyKind::bad_version:
+            ++counters_.bad_versions;
+            return nullptr;
+        case ReplyKind::not_a_reply:
+            ++counters_.bad_xids;
+            return nullptr;
+        case ReplyKind::reply:
+            break;
+    }
+    Req* const req = xids_.find(reply.xid);
+    // What was not sent yet cannot have been answered.
+    if (req == nullptr || req->state != ReqState::sent) {
+        ++counters_.bad_xids;
+        return nullptr;
+    }
+    return req;
+}
+
+void TransportImpl::on_matched(Req& req, Rep& rep, const DecodedReply& reply) noexcept {
+    NR_ASSERT(!req.outcome && req.holds_credit);
+    ++counters_.replies;
+    xids_.erase(req.xid);
+    credits_.on_grant(reply.credits);
+    credits_.give_back();
+    req.holds_credit = false;
+    const ReplyFault fault = place_reply(req, reply, parsed_);
+    switch (fault) {
+        case ReplyFault::none:
+            req.outcome.emplace();
+            break;
+        case ReplyFault::malformed:
+            ++counters_.bad_replies;
+            break;
+        case ReplyFault::err_vers:
+            ++counters_.err_vers;
+            break;
+        case ReplyFault::err_chunk:
+            ++counters_.err_chunk;
+            break;
+    }
+    if (fault != ReplyFault::none)
+        req.outcome.emplace(Error{Errc::bad_message, 0, "the server's reply"});
+    // The caller decodes the message where it was received; anything else needs the Receive no
+    // more.
+    if (fault == ReplyFault::none && parsed_.proc == rpcrdma::Proc::msg) {
+        req.rep = &rep;
+    } else {
+        receives_->give_back(rep);
+    }
+    schedule(req);
+}
+
+// The three facts: outcome, keys fenced, Send completed.
+void TransportImpl::advance(Req& req) noexcept {
+    if (!req.outcome) return;
+    if (!req.fence_started) {
+        req.fence_started = true;
+        fence(req, *io_, &TransportImpl::on_fenced);
+    }
+    if (req.fenced && req.send_done) answer(req);
+}
+
+void TransportImpl::answer(Req& req) noexcept {
+    if (static_cast<ListHook<StepTag>&>(req).linked()) steps_.erase(req);
+    forget(req);
+    const bool abandoned = req.abandoned;
+    complete(req, *req.fenced);
+    if (abandoned) release(req);
+}
+
+// What an active call holds of the transport's books.
+void TransportImpl::forget(Req& req) noexcept {
+    active_.erase(req);
+    if (xids_.find(req.xid) == &req) xids_.erase(req.xid);
+    for (PayloadSlot*& pin : req.pins) {
+        if (pin != nullptr) payloads_->unpin(*pin);
+        pin = nullptr;
+    }
+}
+
+// ---- waiting calls
+// -----------------------------------------------------------------------------------------------------
+
+void TransportImpl::count_wait(Req& req, std::uint64_t& counter) noexcept {
+    if (req.waited) return;
+    req.waited = true;
+    ++counter;
+}
+
+// First come, first served: what the first lacks, all wait for.
+void TransportImpl::pump() noexcept {
+    while (!waiting_.empty() && endpoint_->connected()) {
+        Req& req = waiting_.front();
+        // A credit is worth as much as the Receive for its reply.
+        if (receives_->posted() <= credits_.in_flight()) receives_->top_up(1);
+        if (receives_->posted() <= credits_.in_flight() || !credits_.take()) {
+            return count_wait(req, counters_.waited_for_credit);
+        }
+        Result<void> sent = send_request(req);
+        if (sent) continue;
+        credits_.give_back();
+        if (sent.error().code == Errc::again) {
+            return count_wait(
+                req, req.dry == Dry::key ? counters_.waited_for_key : counters_.waited_for_payload);
+        }
+        waiting_.erase(req);
+        req.outcome.emplace(sent.error());
+        req.send_done = true;
+        schedule(req);
+    }
+}
+
+// The walk of a call. The credit is taken; the plan was made when the caller sent it.
+Result<void> TransportImpl::send_request(Req& req) noexcept {
+    NR_TRY(bind_chunks(
+        req, {.io = io_.get(), .messages = messages_.get(), .payloads = &payloads_->lists()}));
+    auto header =
+        marshal_call(req.header_room(), req.xid, credits_.requested(), req.plan, req.chunks);
+    if (!header) {
+        unbind_chunks(req, *io_);
+        return header.error();
+    }
+    waiting_.erase(req);
+    req.holds_credit = true;
+    count_plan(req);
+    post_call(req, *header, zeros_, *io_);
+    return {};
+}
+
+void TransportImpl::count_plan(const Req& req) noexcept {
+    const TransferPlan& plan = req.plan;
+    counters_.in_flight_max =
+        std::max<std::uint64_t>(counters_.in_flight_max, credits_.in_flight());
+    if (plan.args == ArgsType::in_line) ++counters_.inline_calls;
+    if (has_read(plan.args)) ++counters_.read_chunk_calls;
+    if (is_long(plan.args)) ++counters_.long_calls;
+    if (has_write(plan.results)) ++counters_.write_chunk_calls;
+    if (has_reply(plan.results)) ++counters_.reply_chunk_calls;
+    if (plan.args == ArgsType::position_zero)
+        counters_.payload_copied_bytes += req.call.payload.size();
+}
+
+void TransportImpl::wake_callers() noexcept {
+    if (!told_again_ || wake_ == nullptr) return;
+    if (free_.empty() && payloads_->lists().available(1) == 0) return;
+    told_again_ = false;
+    wake_(wake_arg_);
+}
+
+// ---- begin and end
+// -----------------------------------------------------------------------------------------------------
+
+void TransportImpl::on_connected(void* arg) noexcept {
+    TransportImpl& self = *static_cast<TransportImpl*>(arg);
+    self.connected_told_ = true;
+    if (self.connected_ != nullptr) self.connected_(self.connected_arg_, {});
+}
+
+void TransportImpl::on_drained(void* arg, const Error& why) noexcept {
+    static_cast<TransportImpl*>(arg)->on_lost(why);
+}
+
+// Everything that was posted has been flushed: no key of ours can be reached and no memory is lent
+// any more.
+void TransportImpl::on_lost(const Error& why) noexcept {
+    progress();  // replies that came before the end
+    io_->on_disconnect();
+    ++counters_.disconnects;
+    fail_active();
+    wake_callers();
+    const Error reason = closing_ ? Error{Errc::closed, 0, "closed"} : why;
+    // The last thing: its receiver may do anything but destroy this.
+    if (!connected_told_) {
+        if (connected_ != nullptr) connected_(connected_arg_, reason);
+    } else if (!closing_ && lost_ != nullptr) {
+        lost_(lost_arg_);
+    }
+}
+
+void TransportImpl::fail_active() noexcept {
+    const Error reason =
+        closing_ ? Error{Errc::closed, 0, "closed"} : Error{Errc::reconnect, 0, "disconnected"};
+    waiting_.clear();
+    while (!active_.empty()) {
+        Req& req = active_.front();
+        req.send_done = true;
+        if (!req.outcome) req.outcome.emplace(reason);
+        if (std::exchange(req.holds_credit, false)) credits_.give_back();
+        advance(req);
+        NR_ASSERT(active_.empty() || &active_.front() != &req);
+    }
+    credits_.reset();
+}
+
+}  // namespace nfsrdma::xprtrdma

@@ -1,0 +1,325 @@
+#include "xprtrdma/transport.hpp"
+
+#include <algorithm>
+
+#include "base/assert.hpp"
+#include "base/bytes.hpp"
+#include "xprtrdma/transport_impl.hpp"
+
+// Set-up, and what callers do. What happens by itself stands in progress.cpp.
+namespace nfsrdma::xprtrdma {
+namespace {
+
+constexpr std::uint32_t kReceiveBatch = 7;  // facts R10
+constexpr std::uint32_t kRunsPerReq = 2;    // a long call and a Reply chunk
+constexpr std::uint32_t kArenaPools = 5;    // each carved from a page boundary
+constexpr std::uint32_t kZeroBytes = 4;     // XDR pad
+
+bool lies_in(std::span<const std::byte> part, std::span<const std::byte> whole) noexcept {
+    const std::uint64_t begin = address_of(whole.data());
+    const std::uint64_t at = address_of(part.data());
+    return part.empty() || (at >= begin && at - begin <= whole.size() &&
+                            part.size() <= whole.size() - (at - begin));
+}
+
+std::uint32_t slack_of(std::uint32_t credits) noexcept {
+    return std::max(credits / 8, 1u);
+}
+
+}  // namespace
+
+Result<Counts> Counts::of(const pools::Demand& demand, const verbs::DeviceCaps& caps) noexcept {
+    Counts counts;
+    NR_TRY_ASSIGN(counts.provision, pools::Provision::for_client(demand, caps));
+    const pools::Provision& provision = counts.provision;
+    counts.reqs = provision.credits + slack_of(provision.credits);
+    counts.receive_batch = std::min(kReceiveBatch, provision.credits);
+    // A Receive is posted, or held by a call that is answered, or waits for its batch. With this
+    // many, those posted are never fewer than the calls in flight.
+    counts.receives = std::min(std::max(provision.recv_buffers, counts.reqs + counts.receive_batch),
+                               caps.max_recv_wr);
+    counts.send_buffer_bytes = align_up(kHeaderRoom + demand.inline_size, 64u);
+    counts.message_bytes = align_up(std::max(demand.max_message, 1u), pools::kPageSize);
+    counts.message_runs = counts.reqs * kRunsPerReq;
+    counts.send_sges = std::min(kSendSgesMax, caps.max_send_sge);
+    counts.arena_bytes =
+        provision.arena_bytes                                      // payloads
+        + std::size_t{counts.send_buffer_bytes} * counts.reqs      // header and inline call
+        + std::size_t{demand.inline_size} * counts.receives        // replies
+        + std::size_t{counts.message_bytes} * counts.message_runs  // long calls and replies
+        + std::size_t{kArenaPools} * pools::kPageSize;             // edges, and the zeros
+    return counts;
+}
+
+Result<std::unique_ptr<Transport>> Transport::create(verbs::Device& device, const SockAddr& server,
+                                                     const TransportOptions& options,
+                                                     Connected told, void* arg) {
+    NR_TRY_ASSIGN(const Counts counts, Counts::of(options.demand, device.caps()));
+    auto transport = std::make_unique<TransportImpl>(server, options, counts);
+    NR_TRY(transport->start(device, told, arg));
+    return std::unique_ptr<Transport>(std::move(transport));
+}
+
+TransportImpl::TransportImpl(const SockAddr& server, const TransportOptions& options,
+                             const Counts& counts)
+    : server_(server),
+      counts_(counts),
+      options_(options),
+      credits_(counts.provision.credits),
+      xids_(counts.reqs),
+      task_(&TransportImpl::on_progress) {
+    task_.home = this;
+    limits_ = {.max_payload = options.demand.max_payload,
+               .max_message = options.demand.max_message,
+               .slots = counts.provision.credits};
+}
+
+TransportImpl::~TransportImpl() {
+    NR_ASSERT(active_.empty() && received_.empty());
+    if (endpoint_ == nullptr) return;
+    if (task_.linked()) endpoint_->loop().cancel(task_);
+    // A transport that was never made whole has no lists to check.
+    NR_ASSERT(reqs_ == nullptr || free_.size() == counts_.reqs);
+    NR_ASSERT(receives_ == nullptr || receives_->full());
+    free_.clear();
+}
+
+Result<void> TransportImpl::start(verbs::Device& device, Connected told, void* arg) {
+    connected_ = told;
+    connected_arg_ = arg;
+    NR_TRY_ASSIGN(endpoint_, Endpoint::create(device, {.connected = &TransportImpl::on_connected,
+                                                       .drained = &TransportImpl::on_drained,
+                                                       .arg = this}));
+    const verbs::DeviceCaps& caps = device.caps();
+    NR_TRY(make_pools());
+    NR_TRY(make_reqs());
+    const std::uint32_t inline_size = options_.demand.inline_size;
+    const pools::Provision& provision = counts_.provision;
+    NR_TRY_ASSIGN(
+        verbs::QueuePair * qp,
+        endpoint_->make_queues({.qp = {.send_wrs = provision.send_wrs,
+                                       .recv_wrs = counts_.receives,
+                                       .send_sges = counts_.send_sges,
+                                       .recv_sges = 1},
+                                .cq_entries = provision.send_wrs + counts_.receives,
+                                .private_data = {.remote_invalidation = io_->remote_invalidate() &&
+                                                                        caps.remote_invalidate,
+                                                 .send_size = inline_size,
+                                                 .recv_size = inline_size},
+                                .connect_timeout_ns = options_.connect_timeout_ns}));
+    io_->set_qp(qp);
+    receives_->set_qp(qp);
+    receives_->top_up(1);
+    return endpoint_->start(server_);
+}
+
+Result<void> TransportImpl::make_pools() {
+    const pools::Provision& provision = counts_.provision;
+    NR_TRY_ASSIGN(
+        arena_, pools::Arena::create(endpoint_->pd(), counts_.arena_bytes, options_.registration));
+    NR_TRY_ASSIGN(zeros_, arena_->carve(kZeroBytes));
+    const pools::PageListPool::ClassSpec message_class[] = {
+        {counts_.message_bytes, counts_.message_runs}};
+    NR_TRY_ASSIGN(messages_, pools::PageListPool::create(*arena_, message_class));
+    NR_TRY_ASSIGN(payloads_, PayloadPool::create(*arena_, provision.page_classes));
+    NR_TRY_ASSIGN(send_buffers_,
+                  pools::BufferPool::create(*arena_, counts_.reqs, counts_.send_buffer_bytes));
+    NR_TRY_ASSIGN(recv_buffers_, pools::BufferPool::create(*arena_, counts_.receives,
+                                                           options_.demand.inline_size));
+    NR_TRY_ASSIGN(io_, pools::Io::create(endpoint_->pd(), *arena_,
+                                         {.registration = options_.registration,
+                                          .keys = provision.keys,
+                                          .pages_per_key = provision.pages_per_key,
+                                          .transfers = 0,
+                                          .send_sges = counts_.send_sges}));
+    io_->on_room(&TransportImpl::on_room, this);
+    NR_TRY_ASSIGN(receives_, ReceiveQueue::create(*recv_buffers_, *io_, counts_.receives,
+                                                  {.received = &TransportImpl::on_received,
+                                                   .failed = &TransportImpl::on_receive_failed,
+                                                   .arg = this}));
+    return {};
+}
+
+Result<void> TransportImpl::make_reqs() {
+    reqs_ = std::make_unique<Req[]>(counts_.reqs);
+    for (std::uint32_t i = 0; i < counts_.reqs; ++i) {
+        Req& req = reqs_[i];
+        free_.push_back(req);
+        req.home = this;
+        req.done = &TransportImpl::on_send_done;
+        req.posted = &TransportImpl::on_posted;
+        req.send_wr.cqe = &req;
+        NR_TRY_ASSIGN(req.send_buffer, send_buffers_->get());
+    }
+    return {};
+}
+
+Error TransportImpl::not_connected() const noexcept {
+    if (closing_) return {Errc::closed, 0, "the transport was closed"};
+    return {Errc::reconnect, 0, "not connected"};
+}
+
+Result<sunrpc::Rqst*> TransportImpl::get_rqst(std::uint32_t call_max) noexcept {
+    if (!connected()) return not_connected();
+    if (call_max > options_.demand.inline_size && call_max > limits_.max_message)
+        return Error{Errc::too_big, 0, "call"};
+    if (free_.empty()) {
+        told_again_ = true;
+        ++counters_.waited_for_slot;
+        return Error{Errc::again, 0, "every call slot is in use"};
+    }
+    pools::Lease<pools::PageList> room;
+    if (call_max > options_.demand.inline_size) {
+        NR_TRY_ASSIGN(room, messages_->get(call_max));
+    }
+    Req& req = static_cast<Req&>(free_.pop_front());
+    NR_ASSERT(req.state == ReqState::free && req.exposure_count == 0 && req.rep == nullptr);
+    req.state = ReqState::taken;
+    req.call_room = std::move(room);
+    req.head_room =
+        req.call_room ? req.call_room->bytes() : req.send_buffer->bytes().subspan(kHeaderRoom);
+    req.xid = 0;
+    req.call = req.reply = {};
+    req.ddp_allowed = true;
+    req.reply_max = 0;
+    req.result_room = {};
+    req.complete = nullptr;
+    req.user = nullptr;
+    return &req;
+}
+
+void TransportImpl::put_rqst(sunrpc::Rqst& rqst) noexcept {
+    Req& req = static_cast<Req&>(rqst);
+    NR_ASSERT(req.home == this && !req.abandoned);
+    switch (req.state) {
+        case ReqState::free:
+            NR_ASSERT(false && "put twice");
+            return;
+        case ReqState::taken:
+        case ReqState::completed:
+            release(req);
+            return;
+        case ReqState::waiting:
+            if (!req.outcome) {
+                waiting_.erase(req);
+                forget(req);
+                release(req);
+                return;
+            }
+            break;
+        case ReqState::posting:
+        case ReqState::sent:
+            break;
+    }
+    req.abandoned = true;
+    ++counters_.abandoned;
+}
+
+// Back to the free list, with everything that the caller could still read.
+void TransportImpl::release(Req& req) noexcept {
+    NR_ASSERT(req.exposure_count == 0 && !req.holds_credit && req.pins[0] == nullptr &&
+              req.pins[1] == nullptr);
+    if (req.rep != nullptr) receives_->give_back(*std::exchange(req.rep, nullptr));
+    req.call_room.reset();
+    req.gather_room.reset();
+    req.reply_room.reset();
+    req.outcome.reset();
+    req.fenced.reset();
+    req.abandoned = req.waited = req.send_done = req.fence_started = false;
+    req.state = ReqState::free;
+    free_.push_front(req);
+    if (told_again_ || !waiting_.empty()) schedule();
+}
+
+Result<sunrpc::Payload> TransportImpl::get_payload(std::uint32_t bytes) noexcept {
+    if (bytes > limits_.max_payload) return Error{Errc::too_big, 0, "payload"};
+    auto payload = payloads_->get(bytes, *this);
+    if (!payload && payload.error().code == Errc::again) {
+        told_again_ = true;
+        ++counters_.waited_for_payload;
+    }
+    return payload;
+}
+
+void TransportImpl::release_payload(void* cookie) noexcept {
+    if (payloads_->release(cookie) && (told_again_ || !waiting_.empty())) schedule();
+}
+
+void TransportImpl::on_slot(void (*wake)(void*) noexcept, void* arg) noexcept {
+    wake_ = wake;
+    wake_arg_ = arg;
+}
+
+PlanLimits TransportImpl::plan_limits() const noexcept {
+    return {.inline_limits = endpoint_->inline_limits(),
+            .min_chunk_bytes = options_.min_chunk_bytes,
+            .max_payload = limits_.max_payload,
+            .max_message = limits_.max_message,
+            .send_sges = counts_.send_sges};
+}
+
+// The caller's side of the contract. Errc::invalid_argument.
+Result<void> TransportImpl::check_call(Req& req) noexcept {
+    const sunrpc::XdrBuf& call = req.call;
+    if (!lies_in(call.head, req.head_room) || !lies_in(call.tail, req.head_room)) {
+        return Error{Errc::invalid_argument, 0, "the call lies outside of its room"};
+    }
+    if (call.head.size() < rpcrdma::kXdrUnit || call.head.size() % rpcrdma::kXdrUnit != 0 ||
+        load_be32(call.head.data()) != req.xid) {
+        return Error{Errc::invalid_argument, 0, "the call does not begin with its XID"};
+    }
+    const std::span<const std::byte> used[] = {call.payload, req.result_room};
+    for (std::size_t i = 0; i < req.pins.size(); ++i) {
+        if (!used[i].empty() && payloads_->find(used[i]) == nullptr) {
+            return Error{Errc::invalid_argument, 0, "a payload that is not this transport's"};
+        }
+    }
+    return {};
+}
+
+Result<void> TransportImpl::send(sunrpc::Rqst& rqst) noexcept {
+    Req& req = static_cast<Req&>(rqst);
+    NR_ASSERT(req.home == this && req.state == ReqState::taken);
+    if (!connected()) return not_connected();
+    NR_TRY(check_call(req));
+    NR_TRY_ASSIGN(req.plan, plan_transfer(sizes_of(req), plan_limits()));
+    if (!xids_.insert(req.xid, req)) return Error{Errc::invalid_argument, 0, "the XID is in use"};
+    if (!req.call.payload.empty())
+        PayloadPool::pin(*(req.pins[0] = payloads_->find(req.call.payload)));
+    if (!req.result_room.empty())
+        PayloadPool::pin(*(req.pins[1] = payloads_->find(req.result_room)));
+    ++counters_.calls;
+    req.state = ReqState::waiting;
+    active_.push_back(req);
+    waiting_.push_back(req);
+    if (waiting_.size() == 1) pump();
+    return {};
+}
+
+void TransportImpl::close() noexcept {
+    if (closing_) return;
+    closing_ = true;
+    endpoint_->disconnect({Errc::closed, 0, "closed"});
+}
+
+bool TransportImpl::idle() const noexcept {
+    return endpoint_->state() == Endpoint::State::closed && active_.empty() && received_.empty() &&
+           free_.size() == counts_.reqs && receives_->full() && payloads_->full() &&
+           messages_->full() && io_->full();
+}
+
+const TransportCounters& TransportImpl::counters() const noexcept {
+    const pools::IoCounters& io = io_->counters();
+    counters_.keys_bound = io.binds;
+    counters_.doorbells = io.doorbells;
+    counters_.local_invalidations = io.local_invalidations;
+    counters_.remote_invalidations = io.remote_invalidations;
+    return counters_;
+}
+
+void TransportImpl::on_disconnect(void (*lost)(void*) noexcept, void* arg) noexcept {
+    lost_ = lost;
+    lost_arg_ = arg;
+}
+
+}  // namespace nfsrdma::xprtrdma

@@ -1,0 +1,159 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/list.hpp"
+#include "base/loop.hpp"
+#include "pools/buffer_pool.hpp"
+#include "pools/io.hpp"
+#include "pools/page_list.hpp"
+#include "rpcrdma/credits.hpp"
+#include "xprtrdma/endpoint.hpp"
+#include "xprtrdma/payload_pool.hpp"
+#include "xprtrdma/rep.hpp"
+#include "xprtrdma/req.hpp"
+#include "xprtrdma/transport.hpp"
+#include "xprtrdma/xid_table.hpp"
+
+namespace nfsrdma::xprtrdma {
+
+// Every count of one client connection, from what pools/ provides and what RPC adds.
+struct Counts {
+    pools::Provision provision;
+    std::uint32_t reqs =
+        0;  // calls in flight, and an eighth more that their callers still read (facts R12)
+    std::uint32_t receive_batch = 0;  // Receives reposted by one call
+    std::uint32_t receives = 0;
+    std::uint32_t send_buffer_bytes = 0;
+    std::uint32_t message_bytes = 0, message_runs = 0;
+    std::uint32_t send_sges = 0;
+    std::size_t arena_bytes = 0;
+    static Result<Counts> of(const pools::Demand& demand, const verbs::DeviceCaps& caps) noexcept;
+};
+
+// Operation. send() queues a call; pump() sends what has a credit, in order. Completions append: a
+// Receive to received_, a Send or a fence to steps_; progress() then does, in this order: replies,
+// Receives topped up, calls advanced, waiting calls sent (a sender is never woken before the
+// Receives are there), callers woken that had been told `again`.
+//
+// Ownership. (1) A Req is in free_, or its caller's, or in active_ from send() until it is
+// answered: NR_ASSERT in each transition. (2) A credit is held from post to reply. (3) A payload is
+// pinned from send() until the answer. (4) A Rep is in receives_, or in received_, or held by the
+// Req whose reply head points into it.
+//
+// Errors. Whatever ends the connection ends in Endpoint's `drained`, where every active call is
+// answered once; nothing else answers with Errc::reconnect or Errc::closed.
+class TransportImpl final : public Transport {
+  public:
+    TransportImpl(const SockAddr& server, const TransportOptions& options, const Counts& counts);
+    ~TransportImpl() override;
+    TransportImpl(const TransportImpl&) = delete;
+    TransportImpl& operator=(const TransportImpl&) = delete;
+    Result<void> start(verbs::Device& device, Connected told, void* arg);
+
+    // sunrpc::Xprt
+    Loop& loop() noexcept override { return endpoint_->loop(); }
+    const sunrpc::XprtLimits& limits() const noexcept override { return limits_; }
+    Result<sunrpc::Rqst*> get_rqst(std::uint32_t call_max) noexcept override;
+    void put_rqst(sunrpc::Rqst& rqst) noexcept override;
+    Result<sunrpc::Payload> get_payload(std::uint32_t bytes) noexcept override;
+    Result<void> send(sunrpc::Rqst& rqst) noexcept override;
+    void on_slot(void (*wake)(void*) noexcept, void* arg) noexcept override;
+    bool connected() const noexcept override { return endpoint_->connected() && connected_told_; }
+    void close() noexcept override;
+    void release_payload(void* cookie) noexcept override;
+
+    // Transport
+    bool idle() const noexcept override;
+    const TransportCounters& counters() const noexcept override;
+    const pools::IoCounters& io_counters() const noexcept override { return io_->counters(); }
+    rpcrdma::InlineLimits inline_limits() const noexcept override {
+        return endpoint_->inline_limits();
+    }
+    std::uint32_t credits_granted() const noexcept override { return credits_.granted(); }
+    const SockAddr& server() const noexcept override { return server_; }
+    void on_disconnect(void (*lost)(void*) noexcept, void* arg) noexcept override;
+
+  private:
+    struct ProgressTask : Task {
+        using Task::Task;
+        TransportImpl* home = nullptr;
+    };
+
+    // transport.cpp: set-up, and what callers do.
+    Result<void> make_pools();
+    Result<void> make_reqs();
+    Error not_connected() const noexcept;
+    PlanLimits plan_limits() const noexcept;
+    Result<void> check_call(Req& req) noexcept;
+    void release(Req& req) noexcept;
+
+    // progress.cpp: what happens by itself, in order.
+    void schedule() noexcept;
+    void schedule(Req& req) noexcept;
+    void progress() noexcept;
+    void on_reply(Rep& rep) noexcept;
+    Req* match(const DecodedReply& reply) noexcept;
+    void on_matched(Req& req, Rep& rep, const DecodedReply& reply) noexcept;
+    void advance(Req& req) noexcept;
+    void answer(Req& req) noexcept;
+    void forget(Req& req) noexcept;
+    void pump() noexcept;
+    Result<void> send_request(Req& req) noexcept;
+    void count_plan(const Req& req) noexcept;
+    void count_wait(Req& req, std::uint64_t& counter) noexcept;
+    void wake_callers() noexcept;
+    void on_lost(const Error& why) noexcept;
+    void fail_active() noexcept;
+
+    static void on_progress(Task& task) noexcept;
+    static void on_posted(pools::Posting& posting, Result<void> result) noexcept;
+    static void on_send_done(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept;
+    static void on_fenced(Req& req) noexcept;
+    static void on_received(void* arg, Rep& rep) noexcept;
+    static void on_receive_failed(void* arg) noexcept;
+    static void on_room(void* arg) noexcept;
+    static void on_connected(void* arg) noexcept;
+    static void on_drained(void* arg, const Error& why) noexcept;
+
+    SockAddr server_;
+    Counts counts_;
+    TransportOptions options_;
+    sunrpc::XprtLimits limits_;
+    Connected connected_ = nullptr;
+    void* connected_arg_ = nullptr;
+    bool connected_told_ = false;  // `connected_` ran with success
+    bool closing_ = false;         // close() was called
+    bool distrusted_ = false;      // the peer broke the protocol: nothing more of it is looked at
+
+    std::unique_ptr<Endpoint> endpoint_;
+    std::unique_ptr<pools::Arena> arena_;
+    std::unique_ptr<pools::PageListPool> messages_;
+    std::unique_ptr<PayloadPool> payloads_;
+    std::unique_ptr<pools::BufferPool> send_buffers_, recv_buffers_;
+    std::unique_ptr<pools::Io> io_;
+    std::unique_ptr<ReceiveQueue> receives_;
+    std::span<std::byte> zeros_;
+    std::unique_ptr<Req[]> reqs_;
+
+    rpcrdma::CreditWindow credits_;
+    XidTable xids_;
+    List<sunrpc::Rqst, sunrpc::Rqst> free_;
+    List<Req, WaitingTag> waiting_;
+    List<Req, ActiveTag> active_;
+    List<Req, StepTag> steps_;
+    List<Rep, Rep> received_;
+    ProgressTask task_;
+    rpcrdma::ParsedHeader parsed_;
+
+    bool told_again_ = false;
+    void (*wake_)(void*) noexcept = nullptr;
+    void* wake_arg_ = nullptr;
+    void (*lost_)(void*) noexcept = nullptr;
+    void* lost_arg_ = nullptr;
+    mutable TransportCounters counters_;  // those that Io keeps are copied in when asked for
+};
+
+}  // namespace nfsrdma::xprtrdma
