@@ -145,9 +145,11 @@ std::array<sunrpc::ProcInfo, 22> make_nfs3_procs() noexcept {
     procs[NFSPROC3_READLINK].res_item.pointer_offset =
         offsetof(READLINK3res, READLINK3res_u.resok.data);
     procs[NFSPROC3_READLINK].res_item.string_bound = NFS3_PATH_MAX;
+    procs[NFSPROC3_READLINK].res_item.string_bound = NFS3_PATH_MAX;
     procs[NFSPROC3_READLINK].result_item_max = readlink_item;
     procs[NFSPROC3_WRITE].arg_item.pointer_offset = offsetof(WRITE3args, data.data_val);
     procs[NFSPROC3_SYMLINK].arg_item.pointer_offset = offsetof(SYMLINK3args, symlink.symlink_data);
+    procs[NFSPROC3_SYMLINK].arg_item.string_bound = NFS3_PATH_MAX;
     procs[NFSPROC3_SYMLINK].arg_item.string_bound = NFS3_PATH_MAX;
     return procs;
 }
