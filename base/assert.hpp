@@ -2,11 +2,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-// NR_ASSERT is for our own bugs and is always on; what a peer or a device says never asserts, it returns an
-// Error. NR_DCHECK is the same for checks too dear for a release build.
+// NR_ASSERT is for our own bugs and is always on; what a peer or a device says never asserts, it
+// returns an Error. NR_DCHECK is the same for checks too dear for a release build.
 namespace nfsrdma {
 [[noreturn]] inline void assert_failed(const char* expr, const char* file, int line) noexcept {
-    std::fprintf(stderr, "nfsrdma: assertion failed: %s (%s:%d)\n", expr, file, line);
+    (void)std::fprintf(stderr, "nfsrdma: assertion failed: %s (%s:%d)\n", expr, file, line);
     std::abort();
 }
 }  // namespace nfsrdma

@@ -49,6 +49,8 @@ class UringBackend final : public LoopBackendImpl {
         to_arm_.reserve(kWatchesReserved);
     }
     ~UringBackend() override;
+    UringBackend(const UringBackend&) = delete;
+    UringBackend& operator=(const UringBackend&) = delete;
     Result<void> open();
 
     Result<void> watch(FdWatch& watch) noexcept override;

@@ -5,7 +5,8 @@
 
 namespace nfsrdma {
 
-// Membership of one object in one List. An object in several lists at once inherits from several tagged hooks.
+// Membership of one object in one List. An object in several lists at once inherits from several
+// tagged hooks.
 template <class Tag = void>
 struct ListHook {
     ListHook* next = nullptr;
@@ -17,7 +18,8 @@ struct ListHook {
     bool linked() const noexcept { return next != nullptr; }
 };
 
-// Intrusive doubly linked list of T, which inherits from ListHook<Tag>. Owns nothing and allocates nothing.
+// Intrusive doubly linked list of T, which inherits from ListHook<Tag>. Owns nothing and allocates
+// nothing.
 template <class T, class Tag = void>
 class List {
   public:
@@ -50,14 +52,16 @@ class List {
         --size_;
     }
     void clear() noexcept {
-        while (!empty()) pop_front();
+        while (!empty())
+            pop_front();
     }
     // Moves everything of `other` behind what is here.
     void splice_back(List& other) noexcept {
-        while (!other.empty()) push_back(other.pop_front());
+        while (!other.empty())
+            push_back(other.pop_front());
     }
 
-    class iterator {
+    class iterator {  // NOLINT(readability-identifier-naming): the name that range-for users expect
       public:
         explicit iterator(Hook* at) noexcept : at_(at) {}
         T& operator*() const noexcept { return to_object(*at_); }

@@ -447,11 +447,9 @@ void Loop::unwatch(FdWatch& watch) noexcept {
 
 void Loop::submit(FileOp& op) noexcept {
     ++counters_.file_ops;
-    if (!check_file_op(op)) {
-        finish(op, op.result);
-    } else if (op.in_line) {
+    if (op.in_line && check_file_op(op)) {
         finish(op, run_file_op(op));
-    } else if (read_cached(op)) {
+    } else if (!check_file_op(op) || read_cached(op)) {
         finish(op, op.result);
     } else if (!impl_->submit(op)) {
         pool().submit(op);

@@ -16,7 +16,9 @@ class Prng {
     }
     // Uniform enough in [0, bound); bound > 0.
     std::uint64_t below(std::uint64_t bound) noexcept { return next() % bound; }
-    std::uint64_t between(std::uint64_t low, std::uint64_t high) noexcept { return low + below(high - low + 1); }
+    std::uint64_t between(std::uint64_t low, std::uint64_t high) noexcept {
+        return low + below(high - low + 1);
+    }
     // True with a chance of `ppm` in a million.
     bool chance_ppm(std::uint32_t ppm) noexcept { return below(1'000'000) < ppm; }
 

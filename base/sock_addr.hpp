@@ -1,12 +1,11 @@
 #pragma once
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <netinet/in.h>
 #include <string>
 #include <string_view>
+#include <sys/socket.h>
 
 #include "base/result.hpp"
 
@@ -17,11 +16,12 @@ class SockAddr {
   public:
     SockAddr() = default;  // family unspecified
     static SockAddr v4(std::uint32_t host_order_address, std::uint16_t port) noexcept;
-    static SockAddr v6(const in6_addr& address, std::uint16_t port, std::uint32_t scope = 0) noexcept;
+    static SockAddr v6(const in6_addr& address, std::uint16_t port,
+                       std::uint32_t scope = 0) noexcept;
     // Any other family gives an unspecified address.
     static SockAddr from(const sockaddr* sa) noexcept;
-    // Numeric only: "127.0.0.1", "127.0.0.1:20049", "::1", "[::1]:20049", "fe80::1%eth0", ":20049" (any address).
-    // Errc::invalid_argument when it is none of these.
+    // Numeric only: "127.0.0.1", "127.0.0.1:20049", "::1", "[::1]:20049", "fe80::1%eth0", ":20049"
+    // (any address). Errc::invalid_argument when it is none of these.
     static Result<SockAddr> parse(std::string_view text, std::uint16_t default_port);
     // Numeric as above, else a name by getaddrinfo(3) (may block); the first address wins.
     static Result<SockAddr> resolve(const std::string& host, std::uint16_t port);
@@ -38,7 +38,9 @@ class SockAddr {
     static SockAddr from_gid(const std::array<std::byte, 16>& gid, std::uint16_t port) noexcept;
 
     const sockaddr* sa() const noexcept { return &storage_.sa; }
-    socklen_t sa_len() const noexcept { return is_v4() ? sizeof(sockaddr_in) : sizeof(sockaddr_in6); }
+    socklen_t sa_len() const noexcept {
+        return is_v4() ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    }
     std::string to_string() const;          // "127.0.0.1:20049", "[::1]:20049"
     std::string address_to_string() const;  // without the port
     bool same_address(const SockAddr& other) const noexcept;

@@ -1,6 +1,5 @@
 #pragma once
 #include <unistd.h>
-
 #include <utility>
 
 namespace nfsrdma {
