@@ -11,6 +11,7 @@
 // to the connection.
 #include "sunrpc/clnt.hpp"
 
+#include <cstring>
 #include <sys/random.h>
 
 #include "base/bytes.hpp"
@@ -62,7 +63,29 @@ std::uint32_t random_xid() noexcept {
 
 struct ClntLeaf {
     static std::uint32_t args_max(const Call& call) noexcept {
-        return call.proc->args_max != nullptr ? call.proc->args_max(call.args) : kArgsMaxDefault;
+        const std::uint32_t most =
+            call.proc->args_max != nullptr ? call.proc->args_max(call.args) : kArgsMaxDefault;
+        return most + (call.args_in_payload ? 0 : inline_item_size(call));
+    }
+    // Of the item that is encoded with the rest, its pad included.
+    static std::uint32_t inline_item_size(const Call& call) noexcept {
+        const DdpItem& item = call.proc->arg_item;
+        if (!item.exists()) return 0;
+        if (item.string_bound == 0) return kArgsMaxDefault;
+        const char* text = nullptr;
+        std::memcpy(&text, static_cast<const char*>(call.args) + item.pointer_offset, sizeof text);
+        if (text == nullptr) return 0;
+        return align_up(static_cast<std::uint32_t>(::strnlen(text, item.string_bound)), 4);
+    }
+    // Of the reply, as far as nothing else is offered for it.
+    static std::uint32_t reply_max(const Call& call) noexcept {
+        const ProcInfo& proc = *call.proc;
+        std::uint32_t most = kReplyHeaderUsual;
+        most += proc.reply_max != nullptr ? proc.reply_max(call.args) : kReplyMaxDefault;
+        if (call.result_room.empty() && proc.res_item.exists() && proc.result_item_max != nullptr) {
+            most += align_up(proc.result_item_max(call.args), 4);
+        }
+        return most;
     }
 
     static Result<void> encode(Clnt& clnt, Call& call, Rqst& rqst) noexcept {
@@ -82,9 +105,7 @@ struct ClntLeaf {
         }
         rqst.call = stream.message();
         rqst.ddp_allowed = true;
-        rqst.reply_max =
-            kReplyHeaderUsual +
-            (call.proc->reply_max != nullptr ? call.proc->reply_max(call.args) : kReplyMaxDefault);
+        rqst.reply_max = reply_max(call);
         rqst.result_room = call.result_room;
         rqst.complete = on_complete;
         rqst.user = &call;
