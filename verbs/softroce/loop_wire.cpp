@@ -7,6 +7,7 @@
 #include "base/assert.hpp"
 #include "base/bytes.hpp"
 #include "verbs/softroce/icrc.hpp"
+#include "verbs/softroce/opcode.hpp"
 
 // Operation. A packet that is sent is copied into a frame of a fixed pool, sealed with its ICRC,
 // and put on a heap by the time at which it arrives. A timer moves what is due to the receive ring
@@ -83,7 +84,10 @@ std::uint32_t LoopHost::poll(RxSink& sink) noexcept {
         ++counters_.rx_packets;
         counters_.rx_bytes += frame.size;
         const std::span<const std::byte> bytes(frame.data, frame.size - kIcrcBytes);
-        if (icrc_of({frame.from, frame.to, 0}, bytes) != load_icrc(frame.data + bytes.size())) {
+        if (bytes.size() < kBthSize) {
+            ++counters_.rx_short;
+        } else if (icrc_of({frame.from, frame.to, 0}, bytes) !=
+                   load_icrc(frame.data + bytes.size())) {
             ++counters_.rx_bad_icrc;
         } else {
             sink.on_packet({frame.from, frame.to, bytes});
@@ -234,7 +238,7 @@ void LoopNet::inject(const SockAddr& from, const SockAddr& to,
     frame.host = host;
     if (!bytes.empty()) std::memcpy(frame.data, bytes.data(), bytes.size());
     frame.size = static_cast<std::uint32_t>(bytes.size()) + kIcrcBytes;
-    if (bytes.size() >= 12) seal(frame);
+    if (bytes.size() >= kBthSize) seal(frame);
     schedule(index, loop_.now_ns() + faults_.delay_ns_min);
 }
 
