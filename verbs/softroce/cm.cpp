@@ -152,8 +152,7 @@ void Cm::handle(const RxPacket& packet, const MadHeader& header,
         }
         case CmAttr::rej: {
             auto rej = decode_rej(mad);
-            if (SoftCmId* id = known(rej->ids)) id->on_rej(header, *rej);
-            return;
+            return on_rej(packet, header, *rej);
         }
         case CmAttr::rtu: {
             const CmIds ids = decode_ids(mad);
@@ -174,7 +173,7 @@ void Cm::on_req(const RxPacket& packet, const MadHeader& header, const CmReq& re
         ++counters_.duplicates;
         return;
     }
-    if (!take_token() || half_open_ >= kCmHalfOpenMax || ids_used_ >= kCmIdsMax) {
+    if (!take_token() || half_open() >= kCmHalfOpenMax || ids_used_ >= kCmIdsMax) {
         ++counters_.requests_dropped;
         return;
     }
@@ -278,6 +277,29 @@ void Cm::on_drep(const RxPacket& packet, const CmIds& ids) noexcept {
     ++counters_.stray;
 }
 
+void Cm::on_rej(const RxPacket& packet, const MadHeader& header, const CmRej& rej) noexcept {
+    SoftCmId* id = find_local(rej.ids.remote, packet.from);
+    // A peer that gave up before it had our answer does not know our id.
+    if (id == nullptr && rej.ids.remote == 0) id = find_half_open(rej.ids.local, packet.from);
+    if (id != nullptr) return id->on_rej(header, rej);
+    ++counters_.stray;
+}
+
+void Cm::half_open_changed(SoftCmId& id, bool more) noexcept {
+    if (more) {
+        half_open_.push_back(id);
+    } else {
+        half_open_.erase(id);
+    }
+}
+
+SoftCmId* Cm::find_half_open(std::uint32_t remote_comm, const SockAddr& from) noexcept {
+    for (SoftCmId& id : half_open_) {
+        if (id.remote_comm() == remote_comm && id.path().peer.same_address(from)) return &id;
+    }
+    return nullptr;
+}
+
 bool Cm::take_token() noexcept {
     constexpr std::uint64_t kCost = kNsPerSec / kCmRequestsPerSec;
     const std::uint64_t now = loop().now_ns();
@@ -342,7 +364,8 @@ SoftListener* Cm::find_listener(const SockAddr& to, std::uint64_t service_id) no
 }
 
 void Cm::forget(SoftCmId& id) noexcept {
-    if (id.linked()) to_tell_.erase(id);
+    const ListHook<>& to_tell = id;
+    if (to_tell.linked()) to_tell_.erase(id);
     if (id.remote_indexed) {
         SoftCmId** at = &bucket_of(id.remote_qpn());
         while (*at != &id)
@@ -366,7 +389,8 @@ void Cm::forget(SoftListener& listener) noexcept {
 }
 
 void Cm::tell_later(SoftCmId& id) noexcept {
-    if (!id.linked()) to_tell_.push_back(id);
+    const ListHook<>& to_tell = id;
+    if (!to_tell.linked()) to_tell_.push_back(id);
     if (!event_timer_.armed()) loop().arm(event_timer_, loop().now_ns());
 }
 

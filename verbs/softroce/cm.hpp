@@ -33,6 +33,7 @@
 namespace nfsrdma::verbs::softroce {
 
 class CmGroup;
+struct HalfOpen;
 class SoftCmId;
 class SoftDevice;
 class SoftListener;
@@ -82,7 +83,7 @@ class Cm {
     void on_mad(const RxPacket& packet, std::span<const std::byte> mad) noexcept;
     const CmCounters& counters() const noexcept { return counters_; }
     std::uint32_t ids() const noexcept { return ids_used_; }
-    std::uint32_t half_open() const noexcept { return half_open_; }
+    std::uint32_t half_open() const noexcept { return half_open_.size(); }
 
     // Several loops behind one port; see group.hpp. Before the loop runs.
     void join(CmGroup& group) noexcept { group_ = &group; }
@@ -98,7 +99,7 @@ class Cm {
     void forget(SoftListener& listener) noexcept;
     void index_remote(SoftCmId& id) noexcept;  // once its peer and the peer's QPN are known
     void tell_later(SoftCmId& id) noexcept;    // runs id.tell() from the event timer
-    void half_open_changed(bool more) noexcept { half_open_ += more ? 1u : ~0u; }
+    void half_open_changed(SoftCmId& id, bool more) noexcept;
     // Hands a request to its listener; the listener's handler owns the id from then on.
     void show(SoftCmId& id) noexcept;
     void send(const Path& path, const Mad& mad) noexcept;
@@ -125,10 +126,12 @@ class Cm {
     void on_rep(const RxPacket& packet, const MadHeader& header, const CmRep& rep) noexcept;
     void on_dreq(const RxPacket& packet, const MadHeader& header, const CmDreq& dreq) noexcept;
     void on_drep(const RxPacket& packet, const CmIds& ids) noexcept;
+    void on_rej(const RxPacket& packet, const MadHeader& header, const CmRej& rej) noexcept;
     bool take_token() noexcept;
     bool take_slot(SoftCmId& id) noexcept;
     // The id that a message's remote communication id names, if the message comes from its peer.
     SoftCmId* find_local(std::uint32_t comm, const SockAddr& from) noexcept;
+    SoftCmId* find_half_open(std::uint32_t remote_comm, const SockAddr& from) noexcept;
     SoftCmId* find_remote(const SockAddr& peer, std::uint32_t qpn) noexcept;
     SoftListener* find_listener(const SockAddr& to, std::uint64_t service_id) noexcept;
     SoftCmId*& bucket_of(std::uint32_t qpn) noexcept;
@@ -147,7 +150,8 @@ class Cm {
     std::vector<SoftCmId*> remote_buckets_;
     std::vector<std::unique_ptr<SoftCmId>> unseen_;  // requests that no listener has seen yet
     List<SoftCmId> to_tell_;
-    std::uint32_t ids_used_ = 0, half_open_ = 0;
+    std::uint32_t ids_used_ = 0;
+    List<SoftCmId, HalfOpen> half_open_;
     std::uint64_t tokens_used_to_ns_ = 0;
     std::vector<Linger> linger_pool_;
     List<Linger> lingers_, free_lingers_;

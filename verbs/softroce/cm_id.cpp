@@ -60,6 +60,8 @@ SoftCmId::~SoftCmId() {
 
 Result<QueuePair*> SoftCmId::create_qp(ProtectionDomain& pd, CompletionQueue& cq,
                                        const QpOptions& options) {
+    if (state_ == State::closed)
+        return Error{Errc::closed, 0, "create queue pair: the peer gave up"};
     if (qp_ != nullptr || (state_ != State::idle && state_ != State::req_received)) {
         return Error{Errc::invalid_argument, 0, "create queue pair: too late, or twice"};
     }
@@ -372,7 +374,8 @@ void SoftCmId::tell() noexcept {
 }
 
 void SoftCmId::move_to(State state) noexcept {
-    if (is_half_open(state_) != is_half_open(state)) cm_.half_open_changed(is_half_open(state));
+    if (is_half_open(state_) != is_half_open(state))
+        cm_.half_open_changed(*this, is_half_open(state));
     state_ = state;
     if (state == State::established || state == State::closed) cm_.loop().disarm(timer_);
 }

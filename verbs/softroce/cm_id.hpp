@@ -18,7 +18,13 @@ namespace nfsrdma::verbs::softroce {
 class Cm;
 class SoftListener;
 
-class SoftCmId final : public verbs::CmId, public QpOwner, public ListHook<> {
+// Tag of the Cm's list of requests that are not yet established connections.
+struct HalfOpen;
+
+class SoftCmId final : public verbs::CmId,
+                       public QpOwner,
+                       public ListHook<>,
+                       public ListHook<HalfOpen> {
   public:
     enum class State : std::uint8_t {
         idle,          // active side before connect

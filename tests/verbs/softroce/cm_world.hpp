@@ -1,0 +1,177 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/clock.hpp"
+#include "base/loop.hpp"
+#include "verbs/cm.hpp"
+#include "verbs/device.hpp"
+#include "verbs/softroce/cm.hpp"
+#include "verbs/softroce/device.hpp"
+#include "verbs/softroce/loop_wire.hpp"
+#include "verbs/softroce/udp_wire.hpp"
+
+// Two or more ends of connections on soft devices, with what connection management told them.
+namespace nfsrdma::verbs::softroce::test {
+
+inline std::vector<std::byte> bytes_of(const std::string& text) {
+    return {as_bytes(text.data()), as_bytes(text.data()) + text.size()};
+}
+
+template <class F>
+bool run_until(Loop& loop, F finished, std::uint64_t timeout_ns = 10 * kNsPerSec) {
+    return loop.run_until([](void* f) { return (*static_cast<F*>(f))(); }, &finished, timeout_ns);
+}
+
+inline void run_for(Loop& loop, std::uint64_t ns) {
+    const std::uint64_t end = loop.now_ns() + ns;
+    run_until(
+        loop, [&] { return loop.now_ns() >= end; }, ns + kNsPerSec);
+}
+
+// One end: an id, its queue pair and its protection domain.
+class End final : public CmHandler {
+  public:
+    explicit End(Device& device) : device_(device) {
+        cq_ = std::move(*device.create_cq(64));
+        pd_ = std::move(*device.alloc_pd());
+        device.loop().add(*cq_);
+    }
+    ~End() {
+        id.reset();
+        device_.loop().remove(*cq_);
+    }
+    End(const End&) = delete;
+    End& operator=(const End&) = delete;
+
+    Result<QueuePair*> try_qp() { return id->create_qp(*pd_, *cq_, QpOptions{8, 8, 4, 1}); }
+    void make_qp() {
+        auto qp = try_qp();
+        EXPECT_TRUE(qp) << to_string(qp.error());
+    }
+    Result<void> connect(const SockAddr& peer, const ConnParams& params = {}) {
+        id = std::move(*device_.create_id(*this));
+        make_qp();
+        return id->connect(peer, params);
+    }
+    void on_cm_event(CmId& from, const CmEvent& event) noexcept override {
+        EXPECT_EQ(&from, id.get());
+        events.push_back(event.type);
+        reason = event.reason;
+        if (event.type != CmEventType::disconnected) {
+            private_data.assign(event.private_data.begin(), event.private_data.end());
+            initiator_depth = event.initiator_depth;
+            responder_resources = event.responder_resources;
+        }
+        if (destroy_on_event) id.reset();
+    }
+    std::uint32_t count(CmEventType type) const {
+        return static_cast<std::uint32_t>(std::count(events.begin(), events.end(), type));
+    }
+    bool established() const { return count(CmEventType::established) == 1; }
+    bool over() const { return !events.empty() && events.back() != CmEventType::established; }
+    Device& device() { return device_; }
+    ProtectionDomain& pd() { return *pd_; }
+
+    std::unique_ptr<CmId> id;
+    std::vector<CmEventType> events;
+    std::vector<std::byte> private_data;
+    std::uint16_t reason = 0;
+    std::uint8_t initiator_depth = 0, responder_resources = 0;
+    bool destroy_on_event = false;
+
+  private:
+    Device& device_;
+    std::unique_ptr<CompletionQueue> cq_;
+    std::unique_ptr<ProtectionDomain> pd_;
+};
+
+class Server final : public ListenHandler {
+  public:
+    enum class Mode { accept, reject, hold, drop };
+    Server(Device& device, const SockAddr& local) : device_(device) {
+        auto made = device.listen(local, *this);
+        EXPECT_TRUE(made) << to_string(made.error());
+        listener = std::move(*made);
+        at_ = listener->local();
+    }
+    void on_connect_request(std::unique_ptr<CmId> id,
+                            const ConnectRequest& request) noexcept override {
+        ++requests;
+        request_data.assign(request.private_data.begin(), request.private_data.end());
+        initiator_depth = request.initiator_depth;
+        responder_resources = request.responder_resources;
+        if (mode == Mode::drop) return;
+        if (mode == Mode::reject) {
+            EXPECT_TRUE(id->reject(answer));
+            return;
+        }
+        auto end = std::make_unique<End>(device_);
+        end->id = std::move(id);
+        end->id->set_handler(*end);
+        if (mode == Mode::accept) accept(*end);
+        ends.push_back(std::move(end));
+    }
+    void accept(End& end) {
+        end.make_qp();
+        ConnParams own = params;
+        own.private_data = answer;
+        EXPECT_TRUE(end.id->accept(own));
+    }
+    SockAddr at() const { return at_; }
+
+    Mode mode = Mode::accept;
+    ConnParams params;
+    std::vector<std::byte> answer = bytes_of("answer");
+    std::vector<std::byte> request_data;
+    std::uint8_t initiator_depth = 0, responder_resources = 0;
+    std::uint32_t requests = 0;
+    std::vector<std::unique_ptr<End>> ends;
+    std::unique_ptr<Listener> listener;
+
+  private:
+    Device& device_;
+    SockAddr at_;
+};
+
+inline const SockAddr kHostA = SockAddr::v4(0x0A000001, kRoceV2Port);
+inline const SockAddr kHostB = SockAddr::v4(0x0A000002, kRoceV2Port);
+
+// Hosts in one process in virtual time.
+class SimWorld {
+  public:
+    explicit SimWorld(std::uint64_t seed = 1, const LoopFaults& faults = {})
+        : loop_(std::move(*Loop::create({.backend = LoopBackend::simulated, .clock = &clock_}))),
+          net(*loop_, seed, faults),
+          seed_(seed) {}
+    Loop& loop() { return *loop_; }
+    std::unique_ptr<SoftDevice> make_device(const SockAddr& address) {
+        SoftOptions options;
+        options.seed = ++seed_ * 7919;
+        auto device = SoftDevice::create(*loop_, net.add_host(address), options);
+        EXPECT_TRUE(device);
+        return std::move(*device);
+    }
+
+  private:
+    ManualClock clock_;
+    std::unique_ptr<Loop> loop_;
+
+  public:
+    LoopNet net;
+
+  private:
+    std::uint64_t seed_;
+};
+
+inline SoftDevice& soft(Device& device) {
+    return static_cast<SoftDevice&>(device);
+}
+
+}  // namespace nfsrdma::verbs::softroce::test
