@@ -53,6 +53,7 @@ class ClntTest : public ::testing::Test {
         }
     }
     void make(const DirectOptions& options = {}, const AuthSys* sys = nullptr) {
+        clnt.reset();
         xprt = std::make_unique<DirectXprt>(*world.loop, dispatcher, options);
         clnt = std::make_unique<Clnt>(*xprt, blob::kProg, blob::kVers, sys);
     }
