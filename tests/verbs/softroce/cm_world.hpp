@@ -32,7 +32,7 @@ bool run_until(Loop& loop, F finished, std::uint64_t timeout_ns = 10 * kNsPerSec
 inline void run_for(Loop& loop, std::uint64_t ns) {
     const std::uint64_t end = loop.now_ns() + ns;
     run_until(
-        loop, [&] { return loop.now_ns() >= end; }, ns + kNsPerSec);
+        loop, [&] { return loop.now_ns() >= end; }, ns);
 }
 
 // One end: an id, its queue pair and its protection domain.
