@@ -112,7 +112,11 @@ struct IoFile {
     void* pin = nullptr;  // the backend's own
 };
 
-enum class IoUse : std::uint8_t { read, write };
+enum class IoUse : std::uint8_t {
+    read,
+    write,
+    sync,  // whichever descriptor there is
+};
 
 class Vfs {
   public:
@@ -162,6 +166,9 @@ class Vfs {
                               std::uint32_t& moved) noexcept = 0;
     virtual nfsstat3 write_now(const IoFile& file, std::uint64_t offset,
                                std::span<const std::byte> from, std::uint32_t& moved) noexcept = 0;
+
+    // Called every second or so by one thread: closes what need not be open.
+    virtual void tidy() noexcept {}
 };
 
 }  // namespace nfsrdma::nfs

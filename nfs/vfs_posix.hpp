@@ -67,10 +67,10 @@ class VfsPosix final : public Vfs {
     nfsstat3 write_now(const IoFile& file, std::uint64_t offset, std::span<const std::byte> from,
                        std::uint32_t& moved) noexcept override;
 
+    void tidy() noexcept override { files_.close_idle_writers(); }
+
     // Files answer from memory (tmpfs, ramfs): FileOp::in_line.
     bool in_memory() const noexcept { return in_memory_; }
-    // For a timer: see PosixFiles.
-    void close_idle_writers() noexcept { files_.close_idle_writers(); }
     const PosixHandles& handles() const noexcept { return handles_; }
 
   private:

@@ -43,7 +43,9 @@ UniqueFd VfsPosix::open_as_owner(PosixFile& file, int flags) noexcept {
 
 nfsstat3 VfsPosix::io_fd(PosixFile& file, IoUse use, int& out) noexcept {
     const bool write = use == IoUse::write;
-    out = files_.io_fd(file, write);
+    out = files_.io_fd(file, write || use == IoUse::sync);
+    if (out >= 0) return NFS3_OK;
+    if (use == IoUse::sync) out = files_.io_fd(file, false);
     if (out >= 0) return NFS3_OK;
     Attr attr;
     const nfsstat3 status = stat_fd(file.path_fd, attr);

@@ -1,0 +1,311 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/loop.hpp"
+#include "nfs/nfs3_types.hpp"
+#include "sunrpc/clnt.hpp"
+
+// An asynchronous NFSv3 and MOUNT v3 client over one RPC transport: one object a call, in the
+// caller's memory, answered by a callback on the transport's loop. Knows no RDMA. Nothing here
+// allocates per call but the results of READLINK, READDIR, READDIRPLUS and MOUNT, which libtirpc
+// makes and the call's object frees.
+namespace nfsrdma::nfs::client {
+
+// A server's file handle: opaque, a value.
+class FileHandle {
+  public:
+    // False when `fh` is empty or longer than NFS3_FHSIZE.
+    bool assign(const char* data, std::uint32_t size) noexcept;
+    bool assign(const nfs_fh3& fh) noexcept { return assign(fh.data.data_val, fh.data.data_len); }
+    // Points into this object: for the arguments of one call.
+    nfs_fh3 view() const noexcept;
+    bool empty() const noexcept { return size_ == 0; }
+    bool operator==(const FileHandle& other) const noexcept = default;
+
+  private:
+    std::array<char, NFS3_FHSIZE> bytes_{};
+    std::uint32_t size_ = 0;
+};
+
+// How a call, or a row of calls, ended.
+struct Outcome {
+    Result<void>
+        rpc;  // no valid answer: Errc::timed_out, reconnect, closed, bad_message, refused ...
+    sunrpc::RpcStatus rpc_status = sunrpc::RpcStatus::success;  // why `refused`
+    nfsstat3 status = NFS3_OK;  // of a valid answer; MOUNT's codes have the same numbers
+    bool ok() const noexcept { return static_cast<bool>(rpc) && status == NFS3_OK; }
+    static Outcome failed(const Error& error) noexcept;
+    static Outcome failed(nfsstat3 status) noexcept;
+};
+// For people: "no such file or directory (NFS3ERR_NOENT)".
+std::string to_string(const Outcome& outcome);
+const char* describe(nfsstat3 status) noexcept;
+
+class Client;
+
+// One call. Not moved, not destroyed and not started again between Client::start and `done`.
+class Op {
+  public:
+    using Done = void (*)(Op& op) noexcept;
+    virtual ~Op();
+    Op(const Op&) = delete;
+    Op& operator=(const Op&) = delete;
+
+    Done done = nullptr;  // runs once, on the loop, never from inside start()
+    void* user = nullptr;
+    Outcome outcome;
+    bool pending() const noexcept { return client_ != nullptr; }
+
+  protected:
+    enum class Program : std::uint8_t { nfs, mount };
+    Op(Program program, std::uint32_t proc, void* args, void* res) noexcept;
+    // Before sending: zeroes the results and presets their buffers.
+    virtual void prepare() noexcept = 0;
+    // After a valid answer with NFS3_OK: checks it; may turn `outcome` into Errc::bad_message.
+    virtual void conclude() noexcept {}
+    sunrpc::Call call_;
+
+  private:
+    friend class Client;
+    static void on_reply(sunrpc::Call& call, Result<void> result) noexcept;
+    static void on_timer(Timer& timer) noexcept;
+    void finish() noexcept;
+    bool retry_later() noexcept;  // NFS3ERR_JUKEBOX: the server asks for patience
+
+    struct OpTimer final : Timer {
+        OpTimer(Fire fire_at, Op& owner) noexcept : Timer(fire_at), op(owner) {}
+        Op& op;
+    };
+    Client* client_ = nullptr;
+    Program program_;
+    std::uint32_t tries_ = 0;
+    OpTimer timer_;
+};
+
+struct ClientCounters {
+    std::uint64_t calls = 0, failed = 0, jukebox = 0, commits = 0, rewrites = 0;
+};
+
+// Sizes of requests: what FSINFO allows, within what the transport carries.
+struct TransferSizes {
+    std::uint32_t read = 65536, write = 65536, directory = 32768;
+};
+
+class Client {
+  public:
+    // Both outlive the client. sys == nullptr: AUTH_NONE.
+    Client(sunrpc::Xprt& xprt, const sunrpc::AuthSys* sys) noexcept;
+    // Answered by `op.done`, whatever happens.
+    void start(Op& op) noexcept;
+    // `done` runs before this returns, with Errc::closed.
+    void cancel(Op& op) noexcept;
+
+    // Takes over the limits of an FSINFO answer, clamped to the transport's and to whole pages
+    // where they are larger than one. Errc::bad_message when the server allows nothing at all.
+    Result<void> set_sizes(const FSINFO3resok& info) noexcept;
+    // Smaller than what the server allows; 0 leaves a size alone.
+    void limit_sizes(std::uint32_t read, std::uint32_t write) noexcept;
+    const TransferSizes& sizes() const noexcept { return sizes_; }
+
+    std::uint64_t timeout_ns = 60 * kNsPerSec;  // of every call
+    sunrpc::Xprt& xprt() noexcept { return nfs_.xprt(); }
+    Loop& loop() noexcept { return xprt().loop(); }
+    ClientCounters& counters() noexcept { return counters_; }
+    const sunrpc::ClntCounters& rpc_counters() const noexcept { return nfs_.counters(); }
+
+  private:
+    friend class Op;
+    void send(Op& op) noexcept;
+    sunrpc::Clnt nfs_, mount_;
+    TransferSizes sizes_;
+    ClientCounters counters_;
+};
+
+// A call of procedure Proc with its argument and result structures.
+template <std::uint32_t Proc, class Args, class Res>
+class ProcOp : public Op {
+  public:
+    ProcOp() noexcept : Op(Program::nfs, Proc, &args, &res) {}
+    Args args{};
+    Res res{};
+
+  protected:
+    void prepare() noexcept override { res = Res{}; }
+};
+
+using GetattrOp = ProcOp<NFSPROC3_GETATTR, GETATTR3args, GETATTR3res>;
+using SetattrOp = ProcOp<NFSPROC3_SETATTR, SETATTR3args, SETATTR3res>;
+using AccessOp = ProcOp<NFSPROC3_ACCESS, ACCESS3args, ACCESS3res>;
+using RemoveOp = ProcOp<NFSPROC3_REMOVE, REMOVE3args, REMOVE3res>;
+using RmdirOp = ProcOp<NFSPROC3_RMDIR, RMDIR3args, RMDIR3res>;
+using RenameOp = ProcOp<NFSPROC3_RENAME, RENAME3args, RENAME3res>;
+using LinkOp = ProcOp<NFSPROC3_LINK, LINK3args, LINK3res>;
+using FsstatOp = ProcOp<NFSPROC3_FSSTAT, FSSTAT3args, FSSTAT3res>;
+using FsinfoOp = ProcOp<NFSPROC3_FSINFO, FSINFO3args, FSINFO3res>;
+using PathconfOp = ProcOp<NFSPROC3_PATHCONF, PATHCONF3args, PATHCONF3res>;
+using CommitOp = ProcOp<NFSPROC3_COMMIT, COMMIT3args, COMMIT3res>;
+
+class NullOp final : public Op {
+  public:
+    NullOp() noexcept : Op(Program::nfs, NFSPROC3_NULL, nullptr, nullptr) {}
+
+  protected:
+    void prepare() noexcept override {}
+};
+
+class LookupOp final : public ProcOp<NFSPROC3_LOOKUP, LOOKUP3args, LOOKUP3res> {
+  public:
+    FileHandle object;                          // after success
+    const fattr3* attributes() const noexcept;  // nullptr: the server gave none
+
+  protected:
+    void prepare() noexcept override;
+    void conclude() noexcept override;
+
+  private:
+    std::array<char, NFS3_FHSIZE> room_{};
+};
+
+// The calls that make an object. After success `object` is empty when the server gave no handle.
+template <std::uint32_t Proc, class Args, class Res>
+class MakeOp final : public ProcOp<Proc, Args, Res> {
+  public:
+    FileHandle object;
+
+  protected:
+    void prepare() noexcept override {
+        object = FileHandle{};
+        this->res = Res{};
+        made(this->res).obj.post_op_fh3_u.handle.data.data_val = room_.data();
+    }
+    void conclude() noexcept override {
+        const post_op_fh3& obj = made(this->res).obj;
+        if (obj.handle_follows == FALSE) return;
+        if (!object.assign(obj.post_op_fh3_u.handle)) {
+            this->outcome = Outcome::failed(Error{Errc::bad_message, 0, "empty file handle"});
+        }
+    }
+
+  private:
+    static CREATE3resok& made(CREATE3res& res) noexcept { return res.CREATE3res_u.resok; }
+    static MKDIR3resok& made(MKDIR3res& res) noexcept { return res.MKDIR3res_u.resok; }
+    static SYMLINK3resok& made(SYMLINK3res& res) noexcept { return res.SYMLINK3res_u.resok; }
+    static MKNOD3resok& made(MKNOD3res& res) noexcept { return res.MKNOD3res_u.resok; }
+    std::array<char, NFS3_FHSIZE> room_{};
+};
+using CreateOp = MakeOp<NFSPROC3_CREATE, CREATE3args, CREATE3res>;
+using MkdirOp = MakeOp<NFSPROC3_MKDIR, MKDIR3args, MKDIR3res>;
+using MknodOp = MakeOp<NFSPROC3_MKNOD, MKNOD3args, MKNOD3res>;
+using SymlinkOp = MakeOp<NFSPROC3_SYMLINK, SYMLINK3args, SYMLINK3res>;
+
+// `room` is payload memory of the transport: where the data goes without a copy.
+class ReadOp final : public ProcOp<NFSPROC3_READ, READ3args, READ3res> {
+  public:
+    std::span<std::byte> room;                   // at least args.count bytes
+    std::span<std::byte> data() const noexcept;  // after success: in `room`
+    bool eof() const noexcept { return res.READ3res_u.resok.eof != FALSE; }
+
+  protected:
+    void prepare() noexcept override;
+    void conclude() noexcept override;
+};
+
+// args.data points at payload memory of the transport, and args.count is its length.
+class WriteOp final : public ProcOp<NFSPROC3_WRITE, WRITE3args, WRITE3res> {
+  public:
+    void set_data(std::span<std::byte> data) noexcept;
+    std::uint32_t count() const noexcept { return res.WRITE3res_u.resok.count; }
+
+  protected:
+    void conclude() noexcept override;
+};
+
+// Results that libtirpc allocates: freed with the object, or when it is started again.
+template <std::uint32_t Proc, class Args, class Res, bool_t (*Xdr)(XDR*, Res*)>
+class AllocatingOp : public ProcOp<Proc, Args, Res> {
+  public:
+    ~AllocatingOp() override { free_results(); }
+    void free_results() noexcept {
+        XDR xdr{};
+        xdr.x_op = XDR_FREE;
+        (void)Xdr(&xdr, &this->res);
+        this->res = Res{};
+    }
+
+  protected:
+    void prepare() noexcept override { free_results(); }
+};
+using ReadlinkOp = AllocatingOp<NFSPROC3_READLINK, READLINK3args, READLINK3res, xdr_READLINK3res>;
+using ReaddirOp = AllocatingOp<NFSPROC3_READDIR, READDIR3args, READDIR3res, xdr_READDIR3res>;
+using ReaddirplusOp =
+    AllocatingOp<NFSPROC3_READDIRPLUS, READDIRPLUS3args, READDIRPLUS3res, xdr_READDIRPLUS3res>;
+
+// MOUNT v3 MNT: the handle of an export, or of a directory below one.
+class MntOp final : public Op {
+  public:
+    MntOp() noexcept : Op(Program::mount, MOUNTPROC3_MNT, &args, &res) {}
+    ~MntOp() override { free_results(); }
+    mountargs3 args{};
+    mountres3 res{};
+    FileHandle root;  // after success
+
+  protected:
+    void prepare() noexcept override { free_results(); }
+    void conclude() noexcept override;
+
+  private:
+    void free_results() noexcept;
+};
+
+class UmntOp final : public Op {
+  public:
+    UmntOp() noexcept : Op(Program::mount, MOUNTPROC3_UMNT, &args, nullptr) {}
+    mountargs3 args{};
+
+  protected:
+    void prepare() noexcept override {}
+};
+
+class ExportOp final : public Op {
+  public:
+    ExportOp() noexcept : Op(Program::mount, MOUNTPROC3_EXPORT, nullptr, &res) {}
+    ~ExportOp() override { free_results(); }
+    mountexports3 res{};
+
+  protected:
+    void prepare() noexcept override { free_results(); }
+
+  private:
+    void free_results() noexcept;
+};
+
+// A name as it may stand in a directory: not empty, not "." or "..", without '/'. What a server
+// sends is none until this says so (a name that is not must never be used as a local path).
+bool is_plain_name(const char* name) noexcept;
+
+// MNT of `path`, then FSINFO, whose sizes the client takes over.
+class MountFlow {
+  public:
+    using Done = void (*)(MountFlow& flow) noexcept;
+    explicit MountFlow(Client& client) noexcept;
+    // `path` lives until `done`.
+    void start(const char* path, Done done, void* user) noexcept;
+    Outcome outcome;
+    FileHandle root;
+    FSINFO3resok info{};
+    void* user = nullptr;
+
+  private:
+    static void on_mnt(Op& op) noexcept;
+    static void on_fsinfo(Op& op) noexcept;
+    void finish() noexcept;
+    Client& client_;
+    Done done_ = nullptr;
+    MntOp mnt_;
+    FsinfoOp fsinfo_;
+};
+
+}  // namespace nfsrdma::nfs::client

@@ -1,0 +1,69 @@
+#include "nfs/server/handler.hpp"
+
+#include <algorithm>
+
+#include "nfs/server/preset.hpp"
+
+namespace nfsrdma::nfs {
+
+Cred cred_of(const sunrpc::SvcCall& call) noexcept {
+    Cred cred;
+    if (call.flavor != sunrpc::AuthFlavor::sys) return cred;
+    cred.known = true;
+    cred.uid = call.sys.uid;
+    cred.gid = call.sys.gid;
+    static_assert(sunrpc::kAuthSysGroupsMax == std::tuple_size_v<decltype(cred.groups)>);
+    cred.group_count = std::min(call.sys.group_count, sunrpc::kAuthSysGroupsMax);
+    cred.groups = call.sys.groups;
+    return cred;
+}
+
+nfsstat3 find(sunrpc::SvcCall& call, const nfs_fh3& fh, Found& out) noexcept {
+    FhFields fields;
+    if (!decode_fh(bytes_of(fh), fields)) return NFS3ERR_BADHANDLE;
+    out.exported = server_of(call).find_export(fields.export_id);
+    out.id = fields.node;
+    return out.exported == nullptr ? NFS3ERR_STALE : NFS3_OK;
+}
+
+FhBytes fh_of(const Found& in, NodeId id) noexcept {
+    return encode_fh({in.exported->id, id});
+}
+
+std::optional<Attr> attr_of(const Found& found, const Cred& cred) noexcept {
+    Attr attr;
+    if (found.exported == nullptr) return std::nullopt;
+    if (found.vfs().getattr(cred, found.id, attr) != NFS3_OK) return std::nullopt;
+    return attr;
+}
+
+namespace {
+
+nfsstat3 check_name(const char* name, NameUse use) noexcept {
+    const std::string_view text(name);
+    if (text.empty() || text.find('/') != text.npos) return NFS3ERR_INVAL;
+    if (has_inner_zero(name, kNameRoom)) return NFS3ERR_INVAL;
+    if (text != "." && text != "..") return NFS3_OK;
+    switch (use) {
+        case NameUse::lookup:
+            return NFS3_OK;
+        case NameUse::make:
+            return NFS3ERR_EXIST;
+        case NameUse::change:
+            return NFS3ERR_INVAL;
+    }
+    return NFS3ERR_INVAL;
+}
+
+}  // namespace
+
+nfsstat3 find_name(sunrpc::SvcCall& call, const diropargs3& args, NameUse use, Found& dir,
+                   Wcc& wcc) noexcept {
+    nfsstat3 status = find(call, args.dir, dir);
+    if (status != NFS3_OK) return status;
+    status = check_name(args.name, use);
+    if (status != NFS3_OK) wcc.after = attr_of(dir, cred_of(call));
+    return status;
+}
+
+}  // namespace nfsrdma::nfs

@@ -1,0 +1,127 @@
+// Operation. The file is pinned, its size read, and what the call can have at most worked out: the
+// count asked for, the transport's largest payload, the place that the client offered, what the
+// file has. Memory for that is taken (or waited for) and the file read straight into it.
+//
+// Ownership. (1) ReadState lives in the call's own memory from make_state to finish; the FileOp in
+// it is the loop's between submit and done. (2) The IoFile is closed in finish, before the reply
+// ends the call. (3) The memory is the transport's, held by the request.
+//
+// Errors. Any failure is answered with its status and the attributes that are known.
+#include <algorithm>
+
+#include "nfs/server/handler.hpp"
+#include "nfs/status.hpp"
+
+namespace nfsrdma::nfs {
+namespace {
+
+struct ReadState : FileOp {
+    explicit ReadState(sunrpc::SvcCall& c) noexcept : call(&c) {}
+    sunrpc::SvcCall* call;
+    Vfs* vfs = nullptr;
+    IoFile file;
+    std::uint32_t count = 0;
+};
+
+void fill(READ3res& res, const Attr& attr, std::uint64_t offset,
+          std::span<std::byte> data) noexcept {
+    READ3resok& ok = res.READ3res_u.resok;
+    res.status = NFS3_OK;
+    ok.file_attributes = to_post_op(attr);
+    ok.count = static_cast<std::uint32_t>(data.size());
+    ok.eof = offset >= attr.size || data.size() >= attr.size - offset ? TRUE : FALSE;
+    ok.data.data_len = ok.count;
+    ok.data.data_val = data.empty() ? nullptr : as_chars(data.data());
+}
+
+void finish(ReadState& state, nfsstat3 status, std::uint32_t moved) noexcept {
+    sunrpc::SvcCall& call = *state.call;
+    auto& res = res_of<READ3res>(call);
+    Attr attr;
+    std::optional<Attr> known;
+    if (state.vfs->io_attr(state.file, attr) == NFS3_OK) known = attr;
+    if (status == NFS3_OK && known) {
+        fill(res, attr, args_of<READ3args>(call).offset, state.buffer.first(moved));
+    } else {
+        res.status = status == NFS3_OK ? NFS3ERR_IO : status;
+        res.READ3res_u.resfail.file_attributes = to_post_op(known);
+    }
+    state.vfs->close_io(state.file);
+    std::destroy_at(&state);
+    call.reply();
+}
+
+void done(FileOp& op, std::int64_t result) noexcept {
+    auto& state = static_cast<ReadState&>(op);
+    if (result < 0) {
+        finish(state, status_of(static_cast<int>(-result)), 0);
+    } else {
+        finish(state, NFS3_OK, static_cast<std::uint32_t>(result));
+    }
+}
+
+// Also what runs when memory came back.
+void start(sunrpc::SvcCall& call) noexcept {
+    auto& state = state_of<ReadState>(call);
+    Result<std::span<std::byte>> memory = call.get_result_payload(state.count);
+    if (!memory) {
+        if (memory.error().code == Errc::again) {
+            call.wake = start;
+            return;
+        }
+        finish(state, NFS3ERR_SERVERFAULT, 0);
+        return;
+    }
+    call.wake = nullptr;
+    state.buffer = memory->first(std::min<std::size_t>(state.count, memory->size()));
+    if (state.file.fd < 0) {
+        std::uint32_t moved = 0;
+        const nfsstat3 status = state.vfs->read_now(state.file, state.offset, state.buffer, moved);
+        finish(state, status, moved);
+        return;
+    }
+    call.rqst->xprt->loop().submit(state);
+}
+
+}  // namespace
+
+// RFC 1813 s3.3.6
+void on_read(sunrpc::SvcCall& call) noexcept {
+    const auto& args = args_of<READ3args>(call);
+    auto& res = res_of<READ3res>(call);
+    const Cred cred = cred_of(call);
+    Found found;
+    IoFile file;
+    Attr attr;
+    res.status = find(call, args.file, found);
+    if (res.status == NFS3_OK) {
+        res.status = found.vfs().open_io(cred, found.id, IoUse::read, file);
+    }
+    if (res.status != NFS3_OK) {
+        res.READ3res_u.resfail.file_attributes = to_post_op(attr_of(found, cred));
+        call.reply();
+        return;
+    }
+    auto& state = make_state<ReadState>(call);
+    state.vfs = &found.vfs();
+    state.file = file;
+    state.done = done;
+    state.kind = FileOp::Kind::read;
+    state.in_line = file.in_line;
+    state.fd = file.fd;
+    state.offset = args.offset;
+    const nfsstat3 status = state.vfs->io_attr(file, attr);
+    const std::uint64_t left = args.offset < attr.size ? attr.size - args.offset : 0;
+    std::uint64_t count = std::min<std::uint64_t>(args.count, call.rqst->xprt->max_payload());
+    // A Write chunk that is smaller than the count gets what fits (RFC 8166 s3.4.6 has no way to
+    // say more).
+    if (call.rqst->result_room != 0) count = std::min<std::uint64_t>(count, call.rqst->result_room);
+    state.count = static_cast<std::uint32_t>(std::min(count, left));
+    if (status != NFS3_OK || state.count == 0) {
+        finish(state, status, 0);
+        return;
+    }
+    start(call);
+}
+
+}  // namespace nfsrdma::nfs

@@ -1,0 +1,65 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "nfs/vfs.hpp"
+#include "sunrpc/svc.hpp"
+
+namespace nfsrdma::nfs {
+
+struct Export {
+    std::string name;  // "/srv/data": begins with '/', no '/' at the end but for "/" itself
+    std::uint32_t id = 0;
+    std::unique_ptr<Vfs> vfs;
+};
+
+// One row of MOUNT's DUMP: who said that it mounted what. Told by clients, and so only informative.
+struct MountEntry {
+    std::string host, directory;
+};
+
+// The NFSv3 and MOUNT v3 service over its exports: what all loops share. Exports are added before
+// it serves; after that only the list of mounts changes, under its own lock, so that a
+// SvcDispatcher of each loop may use it at once.
+class Server {
+  public:
+    Server();  // a new write verifier: unstable data of an earlier Server may be lost
+    ~Server();
+    Server(const Server&) = delete;
+    Server& operator=(const Server&) = delete;
+
+    // Errc::invalid_argument: no name, or one that is exported already.
+    Result<void> add_export(std::string_view name, std::unique_ptr<Vfs> vfs);
+    // Adds both programs. The server outlives the dispatcher.
+    void add_to(sunrpc::SvcDispatcher& dispatcher) noexcept;
+    const std::vector<Export>& exports() const noexcept { return exports_; }
+    const Export* find_export(std::uint32_t id) const noexcept;
+    const std::array<char, 8>& write_verifier() const noexcept { return write_verifier_; }
+    // Every second or so, by one thread.
+    void tidy() noexcept;
+
+    // The list of mounts. Any thread.
+    void note_mount(std::string_view host, std::string_view directory);
+    void note_unmount(std::string_view host, std::string_view directory);
+    void note_unmount_all(std::string_view host);
+    std::vector<MountEntry> mounts() const;
+
+    static constexpr std::size_t kMountsMax = 1024;  // the oldest are forgotten
+
+  private:
+    std::vector<Export> exports_;
+    std::array<char, 8> write_verifier_{};
+    mutable std::mutex mounts_mutex_;
+    std::vector<MountEntry> mounts_;
+};
+
+// "a//b/" -> "/a/b"; "" and "/" -> "/".
+std::string normal_export_name(std::string_view name);
+
+}  // namespace nfsrdma::nfs
