@@ -49,6 +49,7 @@ std::uint64_t own_allocations() noexcept {
 
 }  // namespace nfsrdma::bench
 
+#ifndef NR_SANITIZED
 extern "C" {
 void* malloc(std::size_t size) {
     nfsrdma::bench::count_one();
@@ -76,3 +77,4 @@ int posix_memalign(void** out, std::size_t alignment, std::size_t size) {
     return 0;
 }
 }
+#endif

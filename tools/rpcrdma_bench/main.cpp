@@ -1,0 +1,43 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "tools/rpcrdma_bench/ratios.hpp"
+
+// rpcrdma-bench: what this build reaches on this machine, as ratios to what the machine can do at
+// all.
+int main(int argc, char** argv) {
+    CLI::App app{
+        "Measures RPC-over-RDMA on the soft device against bare UDP, TCP and libtirpc, side by "
+        "side on the same "
+        "cores. Every line is `NAME VALUE`; a ratio is the median of interleaved pairs, its spread "
+        "and both sides "
+        "stand behind it."};
+    app.require_subcommand(1);
+    nfsrdma::bench::RatioOptions options;
+    bool smoke = false;
+    CLI::App* ratios = app.add_subcommand("ratios", "every ratio and counter, in one run");
+    ratios->add_flag("--json", options.json, "one JSON object a line");
+    ratios->add_flag("--smoke", smoke, "few and short pairs: shows that it runs, not how fast");
+    ratios->add_option("--pairs", options.pairs.pairs, "pairs of each ratio")
+        ->check(CLI::Range(1, 101));
+    ratios->add_option("--seconds", options.pairs.seconds, "of each side of a pair")
+        ->check(CLI::Range(0.05, 60.0));
+    ratios->add_option("--only", options.only, "these rows alone")->delimiter(',');
+    std::string role, address;
+    CLI::App* child = app.add_subcommand("role", "a child process of `ratios`")->group("");
+    child->add_option("role", role)->required();
+    child->add_option("address", address)->required();
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
+    }
+    if (*child) {
+        const int status = nfsrdma::bench::run_role(role, address);
+        if (status < 0)
+            (void)std::fprintf(stderr, "rpcrdma-bench: no such role: %s\n", role.c_str());
+        return status < 0 ? 2 : status;
+    }
+    if (smoke) options.pairs = {1, 0.1};
+    return nfsrdma::bench::run_ratios(options);
+}
