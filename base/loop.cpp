@@ -165,6 +165,10 @@ std::uint32_t Loop::run_once(std::uint64_t max_sleep_ns) noexcept {
     std::uint64_t now = now_ns();
     const std::uint64_t limit = add_saturating(now, max_sleep_ns);
     std::uint32_t done = turn(now);
+    if (done == 0 && max_sleep_ns == 0 && now - last_check_ns_ >= kCheckNs) {
+        // Somebody else does the waiting: fds are looked at here all the same.
+        if (check_backend(now) != 0) done = 1 + turn(now);
+    }
     while (done == 0 && now < limit && !stop_requested()) {
         const std::uint64_t before = now;
         const std::uint32_t events = idle(now, limit);
@@ -267,6 +271,10 @@ std::uint32_t Loop::take_posted() noexcept {
     return count;
 }
 
+bool Loop::nothing_ready() const noexcept {
+    return ready_.empty() && finished_ops_.empty() && finished_works_.empty();
+}
+
 std::uint32_t Loop::run_ready() noexcept {
     std::uint32_t done = 0;
     while (done < kReadyPerTurnMax) {
@@ -297,7 +305,7 @@ std::uint32_t Loop::check_backend(std::uint64_t now) noexcept {
 
 std::uint32_t Loop::idle(std::uint64_t now, std::uint64_t limit) noexcept {
     if (backend_ == LoopBackend::simulated) {
-        if (arm_pollables()) jump(now, limit);
+        if (arm_pollables() && nothing_ready()) jump(now, limit);
         return 0;
     }
     if (!should_spin(now)) return sleep(now, limit);
@@ -331,7 +339,7 @@ std::uint32_t Loop::sleep(std::uint64_t now, std::uint64_t limit) noexcept {
     const std::uint64_t timeout = until == kNever ? kNever : until - std::min(until, now);
     std::uint32_t events = 0;
     shared_->sleeping.store(true);
-    if (shared_->posted.load() == shared_->taken && ready_.empty() && timeout != 0) {
+    if (shared_->posted.load() == shared_->taken && nothing_ready() && timeout != 0) {
         ++counters_.sleeps;
         events = impl_->wait(timeout);
     }

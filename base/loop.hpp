@@ -173,6 +173,7 @@ class Loop {
     // done, the file ends or an error; bytes moved before an error win over the error.
     void submit(FileOp& op) noexcept;
     void submit(BlockingWork& work) noexcept;
+    // Read on the loop's thread.
     const LoopCounters& counters() const noexcept { return counters_; }
     LoopBackend backend() const noexcept { return backend_; }  // never `automatic`
 
@@ -192,6 +193,7 @@ class Loop {
     Pollable* first_pollable() noexcept;
     Pollable* pollable_after(Pollable& pollable) noexcept;
     std::uint32_t take_posted() noexcept;
+    bool nothing_ready() const noexcept;
     std::uint32_t run_ready() noexcept;
     std::uint32_t check_backend(std::uint64_t now) noexcept;
     // One step of having nothing to do; `limit` is when run_once must return.

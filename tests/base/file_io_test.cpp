@@ -1,5 +1,6 @@
 #include "base/file_io.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -124,6 +125,42 @@ TEST_P(FileIoTest, ShortWriteReportsWhatWasWritten) {
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
     EXPECT_EQ(first, 4000);
     EXPECT_EQ(second, -EFBIG);
+}
+
+TEST_P(FileIoTest, PartlyCachedReadIsWhole) {
+    std::vector<std::byte> out(1 << 20), in(out.size());
+    for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] = static_cast<std::byte>(i * 31 >> 3);
+    ASSERT_EQ(::pwrite(file_.get(), out.data(), out.size(), 0), ssize_t{1 << 20});
+    for (const off_t cached : {0, 4096, 300'000}) {
+        // Drops the pages (where the file system has other backing), then brings some back.
+        ASSERT_EQ(::fsync(file_.get()), 0);
+        ASSERT_EQ(::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+        ASSERT_EQ(::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_RANDOM), 0);
+        std::vector<std::byte> some(static_cast<std::size_t>(cached));
+        ASSERT_EQ(::pread(file_.get(), some.data(), some.size(), 0), cached);
+        std::fill(in.begin(), in.end(), std::byte{});
+        TestOp read(FileOp::Kind::read);
+        read.fd = file_.get();
+        read.buffer = in;
+        EXPECT_EQ(run(read), std::int64_t{1 << 20});
+        EXPECT_EQ(in, out);
+    }
+}
+
+TEST_P(FileIoTest, SameOperationIsSubmittedAgain) {
+    std::uint32_t value = 0;
+    TestOp write(FileOp::Kind::write);
+    write.fd = file_.get();
+    write.buffer = std::as_writable_bytes(std::span(&value, 1));
+    for (value = 1; value <= 20; ++value) {
+        write.offset = value * 4;
+        EXPECT_EQ(run(write), 4);
+    }
+    std::array<std::uint32_t, 22> got{};
+    ASSERT_EQ(::pread(file_.get(), got.data(), sizeof got, 0), 21 * 4);
+    EXPECT_EQ(got[20], 20u);
+    EXPECT_EQ(got[1], 1u);
 }
 
 TEST_P(FileIoTest, ManyOperationsAtOnceAllComplete) {

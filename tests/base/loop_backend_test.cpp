@@ -111,6 +111,19 @@ TEST_P(FdWatchTest, WatchingAgainChangesTheEvents) {
     loop_->unwatch(both);
 }
 
+TEST_P(FdWatchTest, IsSeenByTurnsThatNeverWait) {
+    const Pair pair;
+    TestWatch in;
+    watch(in, pair.here, POLLIN);
+    pair.send();
+    const std::uint64_t limit = loop_->now_ns() + kLong;
+    while (in.calls == 0 && loop_->now_ns() < limit)
+        loop_->run_once(0);
+    EXPECT_GT(in.calls, 0u);
+    EXPECT_EQ(loop_->counters().sleeps, 0u);
+    loop_->unwatch(in);
+}
+
 TEST_P(FdWatchTest, HangUpIsTold) {
     Pair pair;
     TestWatch in;

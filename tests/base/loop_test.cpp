@@ -247,6 +247,23 @@ TEST_P(LoopTest, PollableThatCannotArmKeepsTheLoopAwake) {
     loop_->remove(pollable);
 }
 
+TEST_P(LoopTest, TaskMadeReadyWhileArmingRunsBeforeTheSleep) {
+    TestPollable pollable;
+    TestTask task;
+    TestTimer far;
+    pollable.on_arm = [&] {
+        if (task.calls == 0) loop_->ready(task);
+        return true;
+    };
+    loop_->add(pollable);
+    const std::uint64_t before = loop_->now_ns();
+    loop_->arm(far, before + kLong);
+    EXPECT_EQ(loop_->run_once(kLong), 1u);
+    EXPECT_EQ(task.calls, 1u);
+    EXPECT_LT(loop_->now_ns(), before + kLong);
+    loop_->remove(pollable);
+}
+
 TEST_P(LoopTest, RunOnceWaitsForWorkWithinItsTime) {
     TestTimer timer;
     loop_->arm(timer, loop_->now_ns() + 2 * kNsPerMs);
