@@ -13,6 +13,7 @@
 
 #include "base/unique_fd.hpp"
 #include "tests/base/loop_fixture.hpp"
+#include "tests/support/byte_pattern.hpp"
 
 namespace nfsrdma {
 namespace {
@@ -58,7 +59,7 @@ TEST_P(FileIoTest, WritesSyncsAndReadsBack) {
         EXPECT_EQ(run(sync), 0);
         EXPECT_EQ(run(data_sync), 0);
         EXPECT_EQ(run(read), static_cast<std::int64_t>(in.size()));
-        EXPECT_EQ(in, out);
+        EXPECT_EQ(test::pattern_mismatch(in, 7), in.size());
     }
     EXPECT_EQ(loop_->counters().file_ops, 8u);
 }
@@ -144,7 +145,7 @@ TEST_P(FileIoTest, PartlyCachedReadIsWhole) {
         read.fd = file_.get();
         read.buffer = in;
         EXPECT_EQ(run(read), std::int64_t{1 << 20});
-        EXPECT_EQ(in, out);
+        EXPECT_EQ(test::pattern_mismatch(in, 31), in.size());
     }
 }
 
