@@ -44,8 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, FileIoTest,
 TEST_P(FileIoTest, WritesSyncsAndReadsBack) {
     for (const bool in_line : {false, true}) {
         std::vector<std::byte> out(300'001), in(out.size());
-        for (std::size_t i = 0; i < out.size(); ++i)
-            out[i] = static_cast<std::byte>(i * 7);
+        test::fill_pattern(out, 7);
         TestOp write(FileOp::Kind::write), sync(FileOp::Kind::sync),
             data_sync(FileOp::Kind::data_sync), read(FileOp::Kind::read);
         for (TestOp* op : {&write, &sync, &data_sync, &read}) {
@@ -130,8 +129,7 @@ TEST_P(FileIoTest, ShortWriteReportsWhatWasWritten) {
 
 TEST_P(FileIoTest, PartlyCachedReadIsWhole) {
     std::vector<std::byte> out(1 << 20), in(out.size());
-    for (std::size_t i = 0; i < out.size(); ++i)
-        out[i] = static_cast<std::byte>(i * 31 >> 3);
+    test::fill_pattern(out, 31);
     ASSERT_EQ(::pwrite(file_.get(), out.data(), out.size(), 0), ssize_t{1 << 20});
     for (const off_t cached : {0, 4096, 300'000}) {
         // Drops the pages (where the file system has other backing), then brings some back.
