@@ -1,0 +1,180 @@
+// rpcrdma-ping: rping's protocol over pools and any device. Checks that two hosts reach each other
+// by RDMA, both ways, and how long that takes.
+#include <array>
+#include <cerrno>
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include "base/loop.hpp"
+#include "tools/rpcrdma_ping/ping_client.hpp"
+#include "tools/rpcrdma_ping/ping_server.hpp"
+#include "verbs/softroce/softroce.hpp"
+#include "verbs/softroce/udp_wire.hpp"
+
+namespace nfsrdma::ping {
+namespace {
+
+namespace soft = verbs::softroce;
+
+volatile std::sig_atomic_t interrupted = 0;  // the one thing that a signal handler may touch
+
+struct Options {
+    bool server = false, client = false, persistent = false;
+    std::string address, bind, device = "softroce";
+    std::uint16_t port = kDefaultPort, peer_udp_port = soft::kRoceV2Port;
+    double interval_s = 0;
+    ClientOptions ping;
+};
+
+int complain(const char* step, const Error& error) {
+    std::fprintf(stderr, "rpcrdma-ping: %s: %s\n", step, to_string(error).c_str());
+    return 1;
+}
+
+// The local UDP address: as asked for; else, for a server, the address that it listens at, and for
+// a client any. A standard peer answers to port 4791; where another program has it, a free port
+// still reaches devices of our own kind.
+Result<std::unique_ptr<verbs::Device>> open_device(Loop& loop, const Options& options,
+                                                   const SockAddr& address) {
+    const SockAddr any = address.is_v6() ? SockAddr::v6(in6addr_any, 0) : SockAddr::v4(0, 0);
+    SockAddr local = (options.server ? address : any).with_port(soft::kRoceV2Port);
+    if (!options.bind.empty()) {
+        NR_TRY_ASSIGN(local, SockAddr::parse(options.bind, soft::kRoceV2Port));
+    }
+    auto wire = soft::create_udp_wire({.bind = local});
+    const bool taken = !wire && wire.error().sys == EADDRINUSE;
+    if (taken && options.client && options.bind.empty()) {
+        wire = soft::create_udp_wire({.bind = local.with_port(0)});
+    }
+    if (!wire) return wire.error();
+    soft::SoftOptions own;
+    own.peer_port = options.peer_udp_port;
+    return soft::create_device(loop, std::move(*wire), own);
+}
+
+int run_server(Loop& loop, verbs::Device& device, const SockAddr& address, bool persistent) {
+    auto server = PingServer::create(device, address);
+    if (!server) return complain("listen", server.error());
+    std::printf("rpcrdma-ping: listening at %s\n", (*server)->local().to_string().c_str());
+    std::fflush(stdout);
+    bool done = false;
+    while (!done && interrupted == 0) {
+        loop.run_once(100 * kNsPerMs);
+        done = (*server)->reap() > 0 && !persistent;
+        std::fflush(stdout);
+    }
+    const bool failed = (*server)->any_failed();
+    server->reset();
+    loop.run_once(0);  // says goodbye
+    return failed ? 1 : 0;
+}
+
+int run_client(Loop& loop, verbs::Device& device, const SockAddr& peer,
+               const ClientOptions& options) {
+    auto client = PingClient::create(device, peer, options);
+    if (!client) return complain("connect", client.error());
+    bool stopped = false;
+    while (!(*client)->over()) {
+        loop.run_once(100 * kNsPerMs);
+        if (interrupted != 0 && !stopped) {
+            stopped = true;
+            (*client)->stop();
+        }
+    }
+    const RoundTrips& trips = (*client)->round_trips();
+    const auto us = [](std::uint64_t ns) { return static_cast<double>(ns) / 1000; };
+    if (trips.count > 0) {
+        std::printf("%llu pings of %u bytes, data verified: min %.1f avg %.1f max %.1f us\n",
+                    static_cast<unsigned long long>(trips.count), options.size, us(trips.min_ns),
+                    us(trips.sum_ns) / static_cast<double>(trips.count), us(trips.max_ns));
+    }
+    if (const auto& failed = (*client)->failed()) {
+        return complain(peer.to_string().c_str(), *failed);
+    }
+    const bool short_of = options.count != 0 && trips.count < options.count && !stopped;
+    client->reset();
+    loop.run_once(0);  // says goodbye
+    if (short_of) {
+        std::fprintf(stderr, "rpcrdma-ping: the peer disconnected early\n");
+        return 1;
+    }
+    return 0;
+}
+
+int run(const Options& options) {
+    auto address = options.address.empty() ? Result<SockAddr>(SockAddr::v4(0, options.port))
+                                           : SockAddr::resolve(options.address, options.port);
+    if (!address) return complain(options.address.c_str(), address.error());
+    auto loop = Loop::create({});
+    if (!loop) return complain("event loop", loop.error());
+    auto device = open_device(**loop, options, *address);
+    if (!device) {
+        return complain("open device (is UDP port 4791 taken? then give --bind ADDRESS:PORT)",
+                        device.error());
+    }
+    return options.server ? run_server(**loop, **device, *address, options.persistent)
+                          : run_client(**loop, **device, *address, options.ping);
+}
+
+void add_options(CLI::App& app, Options& options) {
+    auto* server = app.add_flag("-s,--server", options.server, "wait for a client");
+    app.add_flag("-c,--client", options.client, "ping a server")->excludes(server);
+    app.add_option("-a,--address", options.address,
+                   "server: the address to listen at (default: any); client: the server's");
+    app.add_option("-p,--port", options.port, "RDMA port")->capture_default_str();
+    app.add_option("-C,--count", options.ping.count, "client: pings; 0: until interrupted")
+        ->capture_default_str();
+    app.add_option("-S,--size", options.ping.size,
+                   "client: bytes of a ping; rping takes up to 65536")
+        ->check(CLI::Range(kSizeMin, kSizeMax))
+        ->capture_default_str();
+    app.add_option("-i,--interval", options.interval_s, "client: seconds between pings")
+        ->check(CLI::Range(0.0, 3600.0));
+    app.add_flag("-v,--verbose", options.ping.verbose, "client: show the data");
+    app.add_flag("-P,--persistent", options.persistent, "server: serve more than one client");
+    app.add_option("--device", options.device, "RDMA device")
+        ->check(CLI::IsMember({"softroce"}))
+        ->capture_default_str();
+    app.add_option("--bind", options.bind,
+                   "softroce: local ADDRESS[:UDPPORT] of our device (port 4791 unless given)");
+    app.add_option("--peer-udp-port", options.peer_udp_port,
+                   "softroce: UDP port of the server's device")
+        ->capture_default_str();
+}
+
+int parse_and_run(int argc, char** argv) {
+    Options options;
+    CLI::App app("Pings by RDMA: SEND, RDMA READ and RDMA WRITE, in rping's protocol.",
+                 "rpcrdma-ping");
+    app.footer("Exit status: 0 all pings verified, 1 failed, 2 usage.");
+    add_options(app, options);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
+    }
+    if (options.server == options.client) {
+        std::fprintf(stderr, "rpcrdma-ping: one of -s and -c is needed; see --help\n");
+        return 2;
+    }
+    if (options.client && options.address.empty()) {
+        std::fprintf(stderr, "rpcrdma-ping: -c needs -a ADDRESS\n");
+        return 2;
+    }
+    options.ping.interval_ns = static_cast<std::uint64_t>(std::llround(options.interval_s * 1e9));
+    struct sigaction action {};
+    action.sa_handler = [](int) { interrupted = 1; };
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+    return run(options);
+}
+
+}  // namespace
+}  // namespace nfsrdma::ping
+
+int main(int argc, char** argv) {
+    return nfsrdma::ping::parse_and_run(argc, argv);
+}
