@@ -240,6 +240,7 @@ void DirectXprt::take_reply(Slot& slot, sunrpc::SvcRqst& rqst) noexcept {
         slot.placed = static_cast<std::uint32_t>(res.payload.size());
         if (!slot.abandoned) append(slot.rqst.result_room.data(), res.payload);
     }
+    replying_proc_ = load_be32(slot.rqst.call.head.data() + 20);
     if (tamper) tamper(slot.reply, slot.placed);
     slot.state = Slot::State::replying;
     const Fate fate = reply_fate ? reply_fate(slot.rqst.xid) : Fate{};

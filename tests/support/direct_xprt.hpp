@@ -77,6 +77,7 @@ class DirectXprt final : public sunrpc::Xprt {
     std::function<Fate(std::uint32_t xid)> call_fate, reply_fate;
     // May change the reply's inline part, and how many bytes the client believes were placed.
     std::function<void(std::vector<std::byte>& head, std::uint32_t& placed)> tamper;
+    std::uint32_t replying_proc() const noexcept { return replying_proc_; }  // inside `tamper`
 
   private:
     friend class DirectSvcXprt;
@@ -100,6 +101,7 @@ class DirectXprt final : public sunrpc::Xprt {
     std::span<std::byte> runs_;
     std::vector<char> run_used_;
     bool connected_ = true, closed_ = false, somebody_waits_ = false;
+    std::uint32_t replying_proc_ = 0;
     void (*wake_)(void*) noexcept = nullptr;
     void* wake_arg_ = nullptr;
     std::unique_ptr<DirectSvcXprt> server_;
