@@ -23,6 +23,7 @@ namespace {
 constexpr std::uint32_t kFrameMax = kHeaderMax + 4096 + 4 + kIcrcBytes;
 constexpr std::uint32_t kFrameCharge = 256;  // of the receive buffer, beyond the frame's bytes
 constexpr std::uint32_t kPollBatch = 64;
+constexpr std::uint32_t kResv8aByte = 4;
 }  // namespace
 
 class LoopHost final : public Wire {
@@ -255,7 +256,8 @@ void LoopNet::copy_frame(std::uint32_t index, std::uint64_t at_ns) noexcept {
 
 void LoopNet::corrupt(Frame& frame) noexcept {
     ++counters_.corrupted;
-    const std::uint64_t bit = prng_.below(std::uint64_t{frame.size} * 8);
+    std::uint64_t bit = prng_.below(std::uint64_t{frame.size} * 8);
+    if (bit / 8 == kResv8aByte) bit += 8;  // the one byte that the ICRC does not cover
     frame.data[bit / 8] ^= std::byte{1} << (bit % 8);
 }
 
