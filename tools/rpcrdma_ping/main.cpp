@@ -1,7 +1,5 @@
 // rpcrdma-ping: rping's protocol over pools and any device. Checks that two hosts reach each other
 // by RDMA, both ways, and how long that takes.
-#include <array>
-#include <cerrno>
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <csignal>
@@ -34,21 +32,16 @@ int complain(const char* step, const Error& error) {
     return 1;
 }
 
-// The local UDP address: as asked for; else, for a server, the address that it listens at, and for
-// a client any. A standard peer answers to port 4791; where another program has it, a free port
-// still reaches devices of our own kind.
+// The local UDP address: as asked for; else, for a server, the one that it listens at, and for a
+// client the one that leads to its server.
 Result<std::unique_ptr<verbs::Device>> open_device(Loop& loop, const Options& options,
                                                    const SockAddr& address) {
-    const SockAddr any = address.is_v6() ? SockAddr::v6(in6addr_any, 0) : SockAddr::v4(0, 0);
-    SockAddr local = (options.server ? address : any).with_port(soft::kRoceV2Port);
+    SockAddr local = address.with_port(soft::kRoceV2Port);
     if (!options.bind.empty()) {
         NR_TRY_ASSIGN(local, SockAddr::parse(options.bind, soft::kRoceV2Port));
     }
-    auto wire = soft::create_udp_wire({.bind = local});
-    const bool taken = !wire && wire.error().sys == EADDRINUSE;
-    if (taken && options.client && options.bind.empty()) {
-        wire = soft::create_udp_wire({.bind = local.with_port(0)});
-    }
+    auto wire = options.client && options.bind.empty() ? soft::create_udp_wire_towards(address)
+                                                       : soft::create_udp_wire({.bind = local});
     if (!wire) return wire.error();
     soft::SoftOptions own;
     own.peer_port = options.peer_udp_port;

@@ -344,22 +344,26 @@ bool UdpWire::check_icrc(const RxPacket& packet, std::uint16_t segment) noexcept
     return id.has_value();
 }
 
-Result<SockAddr> UdpWire::local_towards(const SockAddr& peer) noexcept {
-    if (peer.family() != bound_.family()) {
-        return Error{Errc::system, EAFNOSUPPORT, "route to peer"};
-    }
+// Our address towards `peer`, if it may be `from` (any address: whichever the kernel takes).
+Result<SockAddr> route(const SockAddr& from, const SockAddr& peer) noexcept {
+    if (peer.family() != from.family()) return Error{Errc::system, EAFNOSUPPORT, "route to peer"};
     // A socket that is thrown away again asks the kernel for the route.
-    UniqueFd probe(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const UniqueFd probe(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!probe) return last_error("route to peer");
-    const SockAddr from = bound_.with_port(0);
-    if (::bind(probe.get(), from.sa(), from.sa_len()) != 0) return last_error("route to peer");
+    const SockAddr own = from.with_port(0);
+    if (::bind(probe.get(), own.sa(), own.sa_len()) != 0) return last_error("route to peer");
     if (::connect(probe.get(), peer.sa(), peer.sa_len()) != 0) return last_error("route to peer");
     sockaddr_storage name{};
     socklen_t size = sizeof name;
     if (::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0) {
         return last_error("route to peer");
     }
-    return SockAddr::from(reinterpret_cast<const sockaddr*>(&name)).with_port(bound_.port());
+    return SockAddr::from(reinterpret_cast<const sockaddr*>(&name));
+}
+
+Result<SockAddr> UdpWire::local_towards(const SockAddr& peer) noexcept {
+    NR_TRY_ASSIGN(const SockAddr local, route(bound_, peer));
+    return local.with_port(bound_.port());
 }
 
 bool in_subnet(const SockAddr& address, const ifaddrs& entry) noexcept {
@@ -435,11 +439,17 @@ Result<void> set_ip_options(int fd, const SockAddr& bound) noexcept {
     return {};
 }
 
-Result<void> bind_below_entropy(int fd, SockAddr& address) noexcept {
-    if (address.port() != 0) {
-        if (::bind(fd, address.sa(), address.sa_len()) != 0) return last_error("bind UDP socket");
-        return {};
+Result<void> bind_to(int fd, const SockAddr& address, std::uint32_t patience_ms) noexcept {
+    constexpr std::uint32_t kStepMs = 10;
+    for (std::uint32_t waited = 0;; waited += kStepMs) {
+        if (::bind(fd, address.sa(), address.sa_len()) == 0) return {};
+        if (errno != EADDRINUSE || waited >= patience_ms) return last_error("bind UDP socket");
+        (void)::poll(nullptr, 0, kStepMs);
     }
+}
+
+Result<void> bind_below_entropy(int fd, SockAddr& address, std::uint32_t patience_ms) noexcept {
+    if (address.port() != 0) return bind_to(fd, address, patience_ms);
     // The kernel's own choice may be a port that means flow entropy; ours goes round from a place
     // of this process.
     constexpr std::uint32_t kFirst = 0x4000, kCount = kFirstEntropyPort - kFirst;
@@ -472,7 +482,7 @@ Result<std::unique_ptr<Wire>> create_wire(const UdpOptions& options, SockAddr& a
     const std::uint32_t window = set_receive_buffer(fd.get(), options.receive_buffer_bytes);
     const int send_buffer = 4 << 20;
     set_option(fd.get(), SOL_SOCKET, SO_SNDBUF, send_buffer);
-    NR_TRY(bind_below_entropy(fd.get(), address));
+    NR_TRY(bind_below_entropy(fd.get(), address, options.bind_patience_ms));
     if (sharing == Sharing::first && !set_option(fd.get(), SOL_SOCKET, SO_REUSEPORT, on)) {
         return last_error("UDP socket: share the port");
     }
@@ -509,6 +519,14 @@ Result<std::unique_ptr<Wire>> create_udp_wire(const UdpOptions& options) {
     NR_TRY(check_options(options));
     SockAddr address = options.bind;
     return create_wire(options, address, Sharing::alone);
+}
+
+Result<std::unique_ptr<Wire>> create_udp_wire_towards(const SockAddr& peer) {
+    const SockAddr any = peer.is_v6() ? SockAddr::v6(in6addr_any, 0) : SockAddr::v4(0, 0);
+    NR_TRY_ASSIGN(const SockAddr local, route(any, peer));
+    auto wire = create_udp_wire({.bind = local.with_port(kRoceV2Port), .bind_patience_ms = 0});
+    if (wire || wire.error().sys != EADDRINUSE) return wire;
+    return create_udp_wire({.bind = local.with_port(0)});
 }
 
 Result<std::vector<std::unique_ptr<Wire>>> create_udp_wires(const UdpOptions& options,

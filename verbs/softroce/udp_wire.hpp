@@ -25,11 +25,18 @@ struct UdpOptions {
     // peers of our own kind; a standard peer needs 4791. Any address (0.0.0.0, ::) is allowed.
     SockAddr bind;
     std::uint32_t receive_buffer_bytes = 4u << 20;  // wanted; see Wire::receive_window
+    // How long to wait for a port that is taken: of a process that was killed the kernel lets go a
+    // little late, when the socket was watched by io_uring.
+    std::uint32_t bind_patience_ms = 500;
 };
 
 // Errc::system: no such address, port taken; Errc::invalid_argument: not an IP address, port at or
 // above 0xC000.
 Result<std::unique_ptr<Wire>> create_udp_wire(const UdpOptions& options);
+// A wire for one who connects to `peer`: at the address of ours that leads there, so that other
+// addresses stay free for servers; at port 4791, to which a standard peer answers, or, where that
+// is taken, at a free one, to which only devices of our own kind do. Errc::system: no route.
+Result<std::unique_ptr<Wire>> create_udp_wire_towards(const SockAddr& peer);
 // `count` wires on one address and port; the kernel gives wire k the packets whose destination QPN
 // has a low byte that is k modulo `count`. Wire 1 modulo `count` gets connection management. Errors
 // as above.

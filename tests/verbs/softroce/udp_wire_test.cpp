@@ -170,12 +170,21 @@ TEST(UdpWire, LocalTowardsSaysWhatIsImpossible) {
     EXPECT_EQ(other_family.error().sys, EAFNOSUPPORT);
 }
 
+TEST(UdpWire, TowardsAPeerTakesTheAddressThatLeadsThere) {
+    auto first = create_udp_wire_towards(kB.with_port(7174));
+    auto second = create_udp_wire_towards(kB.with_port(7174));
+    ASSERT_TRUE(first && second) << "the second takes a free port";
+    EXPECT_NE((*first)->port(), (*second)->port());
+    EXPECT_LT((*second)->port(), 0xC000);
+    EXPECT_EQ(create_udp_wire_towards({}).error().code, Errc::system);
+}
+
 TEST(UdpWire, OptionsOutOfRangeAreRefused) {
     EXPECT_EQ(create_udp_wire({.bind = kA.with_port(0xC000)}).error().code, Errc::invalid_argument);
     EXPECT_EQ(create_udp_wire({}).error().code, Errc::invalid_argument);
     EXPECT_EQ(create_udp_wires({.bind = kA}, 0).error().code, Errc::invalid_argument);
     auto a = make_wire(kA);
-    auto taken = create_udp_wire({.bind = kA.with_port(a->port())});
+    auto taken = create_udp_wire({.bind = kA.with_port(a->port()), .bind_patience_ms = 30});
     ASSERT_FALSE(taken);
     EXPECT_EQ(taken.error().sys, EADDRINUSE);
     EXPECT_LT(a->port(), 0xC000) << "a return address";
@@ -285,8 +294,10 @@ TEST(UdpWire, AGroupGetsEachPacketByItsQueuePairNumber) {
             EXPECT_EQ(load_u8(packet.bytes.data() + 7) % kLoops, loop);
         }
     }
-    EXPECT_FALSE(create_udp_wire({.bind = path.peer})) << "the port is taken";
-    EXPECT_FALSE(create_udp_wires({.bind = path.peer}, 2)) << "nobody joins a group from outside";
+    EXPECT_FALSE(create_udp_wire({.bind = path.peer, .bind_patience_ms = 0}))
+        << "the port is taken";
+    EXPECT_FALSE(create_udp_wires({.bind = path.peer, .bind_patience_ms = 0}, 2))
+        << "nobody joins a group from outside";
 }
 
 }  // namespace
