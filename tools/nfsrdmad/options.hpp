@@ -1,0 +1,39 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.hpp"
+#include "base/loop.hpp"
+#include "base/sock_addr.hpp"
+#include "pools/page_list.hpp"
+
+namespace nfsrdma::nfsrdmad {
+
+inline constexpr std::uint16_t kNfsRdmaPort = 20049;
+
+struct ExportOption {
+    std::string path, name;
+};
+
+struct Options {
+    std::vector<ExportOption> exports;
+    SockAddr listen;
+    std::uint32_t loops = 1;
+    LoopBackend loop = LoopBackend::automatic;
+    pools::Registration registration = pools::Registration::automatic;
+    std::uint16_t roce_port = 4791;
+    log::Level log_level = log::Level::warn;
+    std::string stats_file;
+};
+
+// PATH, or PATH=NAME with a NAME that begins with '/'. A directory that has such a name itself is
+// meant as it stands. Without a NAME it is the absolute path.
+ExportOption parse_export(const std::string& text);
+
+// What the command line says. False: it is to end with `exit_status` (0 after --help, 2 for bad
+// usage); what there was to say has been printed.
+bool parse_options(int argc, const char* const* argv, Options& out, int& exit_status);
+
+}  // namespace nfsrdma::nfsrdmad

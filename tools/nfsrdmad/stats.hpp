@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/loop.hpp"
+#include "base/result.hpp"
+#include "pools/io.hpp"
+#include "sunrpc/svc.hpp"
+#include "svcrdma/listener.hpp"
+#include "verbs/softroce/softroce.hpp"
+
+namespace nfsrdma::nfsrdmad {
+
+// The counters of one loop at one moment.
+struct LoopStats {
+    std::uint32_t connections = 0;
+    LoopCounters loop;
+    sunrpc::SvcCounters rpc;
+    svcrdma::ServerCounters rdma;
+    pools::IoCounters io;
+    verbs::softroce::SoftCounters device;
+};
+
+// One JSON object, one member a loop in "loops"; ends with a newline. Names are those of the
+// counters.
+std::string to_json(std::span<const LoopStats> loops);
+
+// Whole or not at all: by a file beside it that is renamed. Errc::system.
+Result<void> write_file(const std::string& path, const std::string& text);
+
+}  // namespace nfsrdma::nfsrdmad

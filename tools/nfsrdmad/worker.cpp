@@ -1,0 +1,88 @@
+#include "tools/nfsrdmad/worker.hpp"
+
+namespace nfsrdma::nfsrdmad {
+namespace {
+
+constexpr std::uint64_t kIdleCheckNs = 5 * kNsPerMs;
+
+}  // namespace
+
+Result<std::unique_ptr<Worker>> Worker::create(const LoopOptions& options) {
+    NR_TRY_ASSIGN(std::unique_ptr<Loop> loop, Loop::create(options));
+    return std::unique_ptr<Worker>(new Worker(std::move(loop)));
+}
+
+Worker::Worker(std::unique_ptr<Loop> loop) noexcept
+    : loop_(std::move(loop)),
+      stats_task_([](Task& t) noexcept { static_cast<WorkerTask&>(t).worker.take_stats(); }, *this),
+      end_task_(
+          [](Task& t) noexcept {
+              Worker& self = static_cast<WorkerTask&>(t).worker;
+              self.listener_->shut_down(self.grace_ns_);
+              self.check_idle();
+          },
+          *this),
+      idle_timer_([](Timer& t) noexcept { static_cast<WorkerTimer&>(t).worker.check_idle(); },
+                  *this) {}
+
+Worker::~Worker() {
+    NR_ASSERT(!thread_.joinable());
+}
+
+Result<void> Worker::listen(verbs::Device& device, const SockAddr& local, nfs::Server& server,
+                            pools::Registration registration) {
+    device_ = &device;
+    server.add_to(dispatcher_);
+    svcrdma::ServerOptions options;
+    options.registration = registration;
+    NR_TRY_ASSIGN(listener_, svcrdma::Listener::create(device, local, dispatcher_, options));
+    return {};
+}
+
+void Worker::start() {
+    thread_ = std::thread([this] {
+        loop_->run();
+        done_.store(true, std::memory_order_release);
+    });
+}
+
+void Worker::shut_down(std::uint64_t grace_ns) noexcept {
+    grace_ns_ = grace_ns;
+    loop_->post(end_task_);
+}
+
+void Worker::check_idle() noexcept {
+    if (listener_->idle()) {
+        loop_->stop();
+    } else {
+        loop_->arm(idle_timer_, loop_->now_ns() + kIdleCheckNs);
+    }
+}
+
+void Worker::join() {
+    if (thread_.joinable()) thread_.join();
+}
+
+void Worker::take_stats() noexcept {
+    stats_.connections = listener_->connections();
+    stats_.loop = loop_->counters();
+    stats_.rpc = dispatcher_.counters();
+    stats_.rdma = listener_->counters();
+    stats_.io = listener_->io_counters();
+    stats_.device = verbs::softroce::counters(*device_);
+    stats_ready_.store(true, std::memory_order_release);
+    stats_ready_.notify_one();
+}
+
+LoopStats Worker::stats() noexcept {
+    if (!thread_.joinable()) {
+        take_stats();
+        return stats_;
+    }
+    stats_ready_.store(false, std::memory_order_relaxed);
+    loop_->post(stats_task_);
+    stats_ready_.wait(false, std::memory_order_acquire);
+    return stats_;
+}
+
+}  // namespace nfsrdma::nfsrdmad
