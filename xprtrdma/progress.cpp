@@ -47,6 +47,7 @@ void TransportImpl::on_posted(pools::Posting& posting, Result<void> result) noex
     Req& req = static_cast<Req&>(posting);
     if (result) {
         req.state = ReqState::sent;
+        req.home->trace(req.xid, "posted");
         return;
     }
     req.send_done = true;  // never begun
@@ -86,6 +87,7 @@ void TransportImpl::on_reply(Rep& rep) noexcept {
     Req* const req = match(reply);
     if (rep.wc.with_invalidate && !accept_remote_invalidation(req, rep.wc.invalidated, *io_)) {
         ++counters_.bad_invalidations;
+        trace(reply.xid, "bad invalidation");
         distrusted_ = true;
         receives_->give_back(rep);
         endpoint_->disconnect(
@@ -123,6 +125,7 @@ Req* TransportImpl::match(const DecodedReply& reply) noexcept {
 void TransportImpl::on_matched(Req& req, Rep& rep, const DecodedReply& reply) noexcept {
     NR_ASSERT(!req.outcome && req.holds_credit);
     ++counters_.replies;
+    trace(req.xid, rep.wc.with_invalidate ? "reply with invalidate" : "reply");
     xids_.erase(req.xid);
     credits_.on_grant(reply.credits);
     credits_.give_back();
@@ -159,6 +162,7 @@ void TransportImpl::advance(Req& req) noexcept {
     if (!req.outcome) return;
     if (!req.fence_started) {
         req.fence_started = true;
+        if (req.exposure_count > 0) trace(req.xid, "fence");
         fence(req, *io_, &TransportImpl::on_fenced);
     }
     if (req.fenced && req.send_done) answer(req);
@@ -168,6 +172,7 @@ void TransportImpl::answer(Req& req) noexcept {
     if (static_cast<ListHook<StepTag>&>(req).linked()) steps_.erase(req);
     forget(req);
     const bool abandoned = req.abandoned;
+    trace(req.xid, *req.outcome ? "complete" : to_string(req.outcome->error().code));
     complete(req, *req.fenced);
     if (abandoned) release(req);
 }
@@ -177,7 +182,7 @@ void TransportImpl::forget(Req& req) noexcept {
     active_.erase(req);
     if (xids_.find(req.xid) == &req) xids_.erase(req.xid);
     for (PayloadSlot*& pin : req.pins) {
-        if (pin != nullptr) payloads_->unpin(*pin);
+        if (pin != nullptr && payloads_->unpin(*pin)) on_payload_home();
         pin = nullptr;
     }
 }
@@ -244,11 +249,27 @@ void TransportImpl::count_plan(const Req& req) noexcept {
         counters_.payload_copied_bytes += req.call.payload.size();
 }
 
+void TransportImpl::on_payload_home() noexcept {
+    payload_home_ = true;
+    if (callers_wait() || !waiting_.empty()) schedule();
+}
+
+// Whoever waits is told of the end, too: it asks again and gets Errc::reconnect or Errc::closed.
 void TransportImpl::wake_callers() noexcept {
-    if (!told_again_ || wake_ == nullptr) return;
-    if (free_.empty() && payloads_->lists().available(1) == 0) return;
-    told_again_ = false;
+    const bool ended = !endpoint_->connected();
+    const bool slot = slot_wanted_ && (ended || !free_.empty());
+    const bool payload = payload_wanted_ && (ended || payload_home_);
+    if (!(slot || payload) || wake_ == nullptr) return;
+    slot_wanted_ = payload_wanted_ = payload_home_ = false;
     wake_(wake_arg_);
+}
+
+void TransportImpl::trace(std::uint32_t xid, const char* point) noexcept {
+    if (options_.trace == nullptr) return;
+    options_.trace->add({.time_ns = endpoint_->loop().now_ns(),
+                         .xid = xid,
+                         .connection = options_.trace_connection,
+                         .point = point});
 }
 
 // ---- begin and end
@@ -257,6 +278,7 @@ void TransportImpl::wake_callers() noexcept {
 void TransportImpl::on_connected(void* arg) noexcept {
     TransportImpl& self = *static_cast<TransportImpl*>(arg);
     self.connected_told_ = true;
+    self.trace(0, "connected");
     if (self.connected_ != nullptr) self.connected_(self.connected_arg_, {});
 }
 
@@ -270,6 +292,7 @@ void TransportImpl::on_lost(const Error& why) noexcept {
     progress();  // replies that came before the end
     io_->on_disconnect();
     ++counters_.disconnects;
+    trace(0, why.what);
     fail_active();
     wake_callers();
     const Error reason = closing_ ? Error{Errc::closed, 0, "closed"} : why;

@@ -164,13 +164,18 @@ Result<sunrpc::Rqst*> TransportImpl::get_rqst(std::uint32_t call_max) noexcept {
     if (call_max > options_.demand.inline_size && call_max > limits_.max_message)
         return Error{Errc::too_big, 0, "call"};
     if (free_.empty()) {
-        told_again_ = true;
+        slot_wanted_ = true;
         ++counters_.waited_for_slot;
         return Error{Errc::again, 0, "every call slot is in use"};
     }
     pools::Lease<pools::PageList> room;
     if (call_max > options_.demand.inline_size) {
-        NR_TRY_ASSIGN(room, messages_->get(call_max));
+        auto got = messages_->get(call_max);
+        if (!got) {
+            slot_wanted_ = true;
+            return got.error();
+        }
+        room = *std::move(got);
     }
     Req& req = static_cast<Req&>(free_.pop_front());
     NR_ASSERT(req.state == ReqState::free && req.exposure_count == 0 && req.rep == nullptr);
@@ -213,6 +218,7 @@ void TransportImpl::put_rqst(sunrpc::Rqst& rqst) noexcept {
     }
     req.abandoned = true;
     ++counters_.abandoned;
+    trace(req.xid, "abandoned");
 }
 
 // Back to the free list, with everything that the caller could still read.
@@ -228,21 +234,22 @@ void TransportImpl::release(Req& req) noexcept {
     req.abandoned = req.waited = req.send_done = req.fence_started = false;
     req.state = ReqState::free;
     free_.push_front(req);
-    if (told_again_ || !waiting_.empty()) schedule();
+    if (callers_wait() || !waiting_.empty()) schedule();
 }
 
 Result<sunrpc::Payload> TransportImpl::get_payload(std::uint32_t bytes) noexcept {
     if (bytes > limits_.max_payload) return Error{Errc::too_big, 0, "payload"};
     auto payload = payloads_->get(bytes, *this);
     if (!payload && payload.error().code == Errc::again) {
-        told_again_ = true;
+        payload_wanted_ = true;
+        payload_home_ = false;
         ++counters_.waited_for_payload;
     }
     return payload;
 }
 
 void TransportImpl::release_payload(void* cookie) noexcept {
-    if (payloads_->release(cookie) && (told_again_ || !waiting_.empty())) schedule();
+    if (payloads_->release(cookie)) on_payload_home();
 }
 
 void TransportImpl::on_slot(void (*wake)(void*) noexcept, void* arg) noexcept {
@@ -289,6 +296,7 @@ Result<void> TransportImpl::send(sunrpc::Rqst& rqst) noexcept {
     if (!req.result_room.empty())
         PayloadPool::pin(*(req.pins[1] = payloads_->find(req.result_room)));
     ++counters_.calls;
+    trace(req.xid, "send");
     req.state = ReqState::waiting;
     active_.push_back(req);
     waiting_.push_back(req);

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/trace.hpp"
 #include "pools/page_list.hpp"
 #include "pools/provision.hpp"
 #include "rpcrdma/proto.hpp"
@@ -19,6 +20,9 @@ struct TransportOptions {
     // Payloads at or above this many bytes go by chunk even where they would fit inline (DDP);
     // below it, inline if they fit.
     std::uint32_t min_chunk_bytes = 2048;
+    // Where the events of each call are noted, or nullptr; outlives the transport.
+    TraceRing* trace = nullptr;
+    std::uint32_t trace_connection = 0;
 };
 
 // Exact counts (facts R11's names where they exist).

@@ -89,6 +89,7 @@ class TransportImpl final : public Transport {
     PlanLimits plan_limits() const noexcept;
     Result<void> check_call(Req& req) noexcept;
     void release(Req& req) noexcept;
+    void on_payload_home() noexcept;
 
     // progress.cpp: what happens by itself, in order.
     void schedule() noexcept;
@@ -104,7 +105,9 @@ class TransportImpl final : public Transport {
     Result<void> send_request(Req& req) noexcept;
     void count_plan(const Req& req) noexcept;
     void count_wait(Req& req, std::uint64_t& counter) noexcept;
+    bool callers_wait() const noexcept { return slot_wanted_ || payload_wanted_; }
     void wake_callers() noexcept;
+    void trace(std::uint32_t xid, const char* point) noexcept;
     void on_lost(const Error& why) noexcept;
     void fail_active() noexcept;
 
@@ -148,7 +151,8 @@ class TransportImpl final : public Transport {
     ProgressTask task_;
     rpcrdma::ParsedHeader parsed_;
 
-    bool told_again_ = false;
+    bool slot_wanted_ = false, payload_wanted_ = false;  // somebody was told `again`
+    bool payload_home_ = false;                          // since then
     void (*wake_)(void*) noexcept = nullptr;
     void* wake_arg_ = nullptr;
     void (*lost_)(void*) noexcept = nullptr;
