@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "base/bytes.hpp"
 #include "nfs/binding.hpp"
 #include "verbs/softroce/softroce.hpp"
 #include "verbs/softroce/udp_wire.hpp"
