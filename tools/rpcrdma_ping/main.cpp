@@ -1,5 +1,6 @@
 // rpcrdma-ping: rping's protocol over pools and any device. Checks that two hosts reach each other
 // by RDMA, both ways, and how long that takes.
+#include <atomic>
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <csignal>
@@ -17,7 +18,8 @@ namespace {
 
 namespace soft = verbs::softroce;
 
-volatile std::sig_atomic_t interrupted = 0;  // the one thing that a signal handler may touch
+std::atomic<bool> interrupted{false};  // lock-free: a signal handler may touch it
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 struct Options {
     bool server = false, client = false, persistent = false;
@@ -54,7 +56,7 @@ int run_server(Loop& loop, verbs::Device& device, const SockAddr& address, bool 
     std::printf("rpcrdma-ping: listening at %s\n", (*server)->local().to_string().c_str());
     std::fflush(stdout);
     bool done = false;
-    while (!done && interrupted == 0) {
+    while (!done && !interrupted) {
         loop.run_once(100 * kNsPerMs);
         done = (*server)->reap() > 0 && !persistent;
         std::fflush(stdout);
@@ -72,7 +74,7 @@ int run_client(Loop& loop, verbs::Device& device, const SockAddr& peer,
     bool stopped = false;
     while (!(*client)->over()) {
         loop.run_once(100 * kNsPerMs);
-        if (interrupted != 0 && !stopped) {
+        if (interrupted && !stopped) {
             stopped = true;
             (*client)->stop();
         }
@@ -159,7 +161,7 @@ int parse_and_run(int argc, char** argv) {
     }
     options.ping.interval_ns = static_cast<std::uint64_t>(std::llround(options.interval_s * 1e9));
     struct sigaction action {};
-    action.sa_handler = [](int) { interrupted = 1; };
+    action.sa_handler = [](int) { interrupted = true; };
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
     return run(options);

@@ -4,19 +4,16 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <ifaddrs.h>
-#include <linux/filter.h>
-#include <net/if.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <span>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/assert.hpp"
 #include "base/bytes.hpp"
 #include "base/unique_fd.hpp"
 #include "verbs/softroce/icrc.hpp"
+#include "verbs/softroce/udp_socket.hpp"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -28,7 +25,6 @@
 namespace nfsrdma::verbs::softroce {
 namespace {
 
-constexpr std::uint16_t kFirstEntropyPort = 0xC000;
 constexpr std::uint32_t kBthBytes = 12, kTailMax = 3 + kIcrcBytes;
 constexpr std::uint32_t kSegmentsMax = 64;        // of UDP_SEGMENT
 constexpr std::uint32_t kBatchBytesMax = 65'000;  // below 64 KiB less the IPv6 and UDP headers
@@ -38,9 +34,6 @@ constexpr std::uint32_t kPiecesMax = kPacketsMax * (kPayloadPieces + 1) + kBatch
 constexpr std::uint32_t kReceiveBytes = 65'536;
 constexpr std::uint32_t kReceivesPerPoll = 8;
 constexpr int kSendWaitMs = 2;  // for room in the socket; after that the packets are lost
-// IP, UDP, BTH, the longest extended headers and ICRC, generously, as Linux reckons them.
-constexpr std::uint32_t kHeadroom = 96;
-
 // Ancillary data of one message: segment size and our address.
 struct Ancillary {
     alignas(cmsghdr) std::array<std::byte, 128> bytes;
@@ -55,22 +48,13 @@ struct Batch {
     std::uint32_t first_piece = 0, pieces = 0;
 };
 
-Error last_error(const char* what) noexcept {
-    return Error{Errc::system, errno, what};
-}
-
-template <class T>
-bool set_option(int fd, int level, int name, const T& value) noexcept {
-    return ::setsockopt(fd, level, name, &value, sizeof value) == 0;
-}
-
 class UdpWire final : public Wire {
   public:
-    UdpWire(UniqueFd fd, const SockAddr& bound, std::uint32_t mtu, std::uint32_t window)
-        : fd_(std::move(fd)),
-          bound_(bound),
-          mtu_(mtu),
-          window_(window),
+    explicit UdpWire(UdpSocket socket)
+        : fd_(std::move(socket.fd)),
+          bound_(socket.bound),
+          mtu_(socket.mtu),
+          window_(socket.window),
           meta_(kPacketsMax * (kHeaderMax + kTailMax)),
           pieces_(kPiecesMax),
           receive_buffer_(kReceiveBytes) {}
@@ -294,7 +278,9 @@ std::uint32_t UdpWire::read_ancillary(msghdr& message, SockAddr& to) noexcept {
         } else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
             in_pktinfo info{};
             read(info);
-            to = SockAddr::v4(ntohl(info.ipi_addr.s_addr), bound_.port());
+            std::array<std::byte, 4> address;
+            std::memcpy(address.data(), &info.ipi_addr, sizeof info.ipi_addr);
+            to = SockAddr::v4(load_be32(address.data()), bound_.port());
         } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
             in6_pktinfo info{};
             read(info);
@@ -344,150 +330,9 @@ bool UdpWire::check_icrc(const RxPacket& packet, std::uint16_t segment) noexcept
     return id.has_value();
 }
 
-// Our address towards `peer`, if it may be `from` (any address: whichever the kernel takes).
-Result<SockAddr> route(const SockAddr& from, const SockAddr& peer) noexcept {
-    if (peer.family() != from.family()) return Error{Errc::system, EAFNOSUPPORT, "route to peer"};
-    // A socket that is thrown away again asks the kernel for the route.
-    const UniqueFd probe(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!probe) return last_error("route to peer");
-    const SockAddr own = from.with_port(0);
-    if (::bind(probe.get(), own.sa(), own.sa_len()) != 0) return last_error("route to peer");
-    if (::connect(probe.get(), peer.sa(), peer.sa_len()) != 0) return last_error("route to peer");
-    sockaddr_storage name{};
-    socklen_t size = sizeof name;
-    if (::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0) {
-        return last_error("route to peer");
-    }
-    return SockAddr::from(reinterpret_cast<const sockaddr*>(&name));
-}
-
 Result<SockAddr> UdpWire::local_towards(const SockAddr& peer) noexcept {
-    NR_TRY_ASSIGN(const SockAddr local, route(bound_, peer));
+    NR_TRY_ASSIGN(const SockAddr local, route_towards(bound_, peer));
     return local.with_port(bound_.port());
-}
-
-bool in_subnet(const SockAddr& address, const ifaddrs& entry) noexcept {
-    if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr) return false;
-    if (entry.ifa_addr->sa_family != address.family()) return false;
-    const auto a = address.gid(), b = SockAddr::from(entry.ifa_addr).gid();
-    const auto mask = SockAddr::from(entry.ifa_netmask).gid();
-    for (std::size_t i = address.is_v4() ? 12 : 0; i < a.size(); ++i) {
-        if (((a[i] ^ b[i]) & mask[i]) != std::byte{0}) return false;
-    }
-    return true;
-}
-
-std::uint32_t interface_mtu(int fd, const char* name) noexcept {
-    ifreq request{};
-    std::strncpy(request.ifr_name, name, IFNAMSIZ - 1);
-    if (::ioctl(fd, SIOCGIFMTU, &request) != 0 || request.ifr_mtu < 0) return 0;
-    return static_cast<std::uint32_t>(request.ifr_mtu);
-}
-
-// The RoCE path MTU: 256 to 4096, so that a packet with its headers fits into the interface of
-// `bound`; of any address, into every interface that is up.
-std::uint32_t path_mtu(int fd, const SockAddr& bound) noexcept {
-    ifaddrs* list = nullptr;
-    std::uint32_t mtu = 1u << 16;
-    bool found = false;
-    if (::getifaddrs(&list) != 0) return 1024;
-    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-        if ((entry->ifa_flags & IFF_UP) == 0) continue;
-        if (!bound.is_any() && !in_subnet(bound, *entry)) continue;
-        if (const std::uint32_t own = interface_mtu(fd, entry->ifa_name)) {
-            mtu = std::min(mtu, own);
-            found = true;
-        }
-    }
-    ::freeifaddrs(list);
-    if (!found) return 1024;
-    std::uint32_t roce = 256;
-    while (roce < 4096 && roce * 2 + kHeadroom <= mtu)
-        roce *= 2;
-    return roce;
-}
-
-// What SO_RCVBUF really gave. The kernel reports twice the bytes asked for, and charges each packet
-// with its own overhead: half of what it reports holds even for packets of one page.
-std::uint32_t set_receive_buffer(int fd, std::uint32_t wanted) noexcept {
-    const int bytes = static_cast<int>(std::min(wanted, 1u << 30));
-    if (!set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, bytes)) {
-        set_option(fd, SOL_SOCKET, SO_RCVBUF, bytes);
-    }
-    int given = 0;
-    socklen_t size = sizeof given;
-    if (::getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &given, &size) != 0 || given < 0) return 64 * 1024;
-    return static_cast<std::uint32_t>(given) / 2;
-}
-
-Result<void> set_ip_options(int fd, const SockAddr& bound) noexcept {
-    const int on = 1;
-    const int level = bound.is_v4() ? IPPROTO_IP : IPPROTO_IPV6;
-    const int discover = bound.is_v4() ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO;
-    if (!set_option(fd, level, bound.is_v4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER, discover)) {
-        return last_error("UDP socket: path MTU discovery");
-    }
-    if (bound.is_v6() && !set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, on)) {
-        return last_error("UDP socket: IPv6 only");
-    }
-    if (bound.is_any() &&
-        !set_option(fd, level, bound.is_v4() ? IP_PKTINFO : IPV6_RECVPKTINFO, on)) {
-        return last_error("UDP socket: packet information");
-    }
-    // Old kernels lack it, and then hand over packet by packet.
-    set_option(fd, IPPROTO_UDP, UDP_GRO, on);
-    return {};
-}
-
-Result<void> bind_to(int fd, const SockAddr& address, std::uint32_t patience_ms) noexcept {
-    constexpr std::uint32_t kStepMs = 10;
-    for (std::uint32_t waited = 0;; waited += kStepMs) {
-        if (::bind(fd, address.sa(), address.sa_len()) == 0) return {};
-        if (errno != EADDRINUSE || waited >= patience_ms) return last_error("bind UDP socket");
-        (void)::poll(nullptr, 0, kStepMs);
-    }
-}
-
-Result<void> bind_below_entropy(int fd, SockAddr& address, std::uint32_t patience_ms) noexcept {
-    if (address.port() != 0) return bind_to(fd, address, patience_ms);
-    // The kernel's own choice may be a port that means flow entropy; ours goes round from a place
-    // of this process.
-    constexpr std::uint32_t kFirst = 0x4000, kCount = kFirstEntropyPort - kFirst;
-    const auto start = static_cast<std::uint32_t>(::getpid()) * 61;
-    for (std::uint32_t i = 0; i < kCount; ++i) {
-        const SockAddr at =
-            address.with_port(static_cast<std::uint16_t>(kFirst + (start + i) % kCount));
-        if (::bind(fd, at.sa(), at.sa_len()) == 0) {
-            address = at;
-            return {};
-        }
-        if (errno != EADDRINUSE) break;
-    }
-    return last_error("bind UDP socket");
-}
-
-// Whether other sockets of this process share the port. The first one becomes sharable only once it
-// is bound, so that it never joins the sockets of another process.
-enum class Sharing : std::uint8_t { alone, first, joins };
-
-Result<std::unique_ptr<Wire>> create_wire(const UdpOptions& options, SockAddr& address,
-                                          Sharing sharing) {
-    const int on = 1;
-    UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd) return last_error("UDP socket");
-    NR_TRY(set_ip_options(fd.get(), address));
-    if (sharing == Sharing::joins && !set_option(fd.get(), SOL_SOCKET, SO_REUSEPORT, on)) {
-        return last_error("UDP socket: share the port");
-    }
-    const std::uint32_t window = set_receive_buffer(fd.get(), options.receive_buffer_bytes);
-    const int send_buffer = 4 << 20;
-    set_option(fd.get(), SOL_SOCKET, SO_SNDBUF, send_buffer);
-    NR_TRY(bind_below_entropy(fd.get(), address, options.bind_patience_ms));
-    if (sharing == Sharing::first && !set_option(fd.get(), SOL_SOCKET, SO_REUSEPORT, on)) {
-        return last_error("UDP socket: share the port");
-    }
-    const std::uint32_t mtu = path_mtu(fd.get(), address);
-    return std::unique_ptr<Wire>(std::make_unique<UdpWire>(std::move(fd), address, mtu, window));
 }
 
 Result<void> check_options(const UdpOptions& options) noexcept {
@@ -500,30 +345,22 @@ Result<void> check_options(const UdpOptions& options) noexcept {
     return {};
 }
 
-// Gives each packet to socket (low byte of the destination QPN) modulo `count`, in the order in
-// which they were bound.
-Result<void> steer(int fd, std::uint32_t count) noexcept {
-    std::array<sock_filter, 3> code{{{BPF_LD | BPF_B | BPF_ABS, 0, 0, 7},
-                                     {BPF_ALU | BPF_MOD | BPF_K, 0, 0, count},
-                                     {BPF_RET | BPF_A, 0, 0, 0}}};
-    const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
-    if (!set_option(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program)) {
-        return last_error("UDP socket: steer by queue pair");
-    }
-    return {};
+Result<std::unique_ptr<Wire>> create_wire(const UdpOptions& options, const SockAddr& address,
+                                          Sharing sharing) {
+    NR_TRY_ASSIGN(UdpSocket socket, open_udp_socket(options, address, sharing));
+    return std::unique_ptr<Wire>(std::make_unique<UdpWire>(std::move(socket)));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Wire>> create_udp_wire(const UdpOptions& options) {
     NR_TRY(check_options(options));
-    SockAddr address = options.bind;
-    return create_wire(options, address, Sharing::alone);
+    return create_wire(options, options.bind, Sharing::alone);
 }
 
 Result<std::unique_ptr<Wire>> create_udp_wire_towards(const SockAddr& peer) {
     const SockAddr any = peer.is_v6() ? SockAddr::v6(in6addr_any, 0) : SockAddr::v4(0, 0);
-    NR_TRY_ASSIGN(const SockAddr local, route(any, peer));
+    NR_TRY_ASSIGN(const SockAddr local, route_towards(any, peer));
     auto wire = create_udp_wire({.bind = local.with_port(kRoceV2Port), .bind_patience_ms = 0});
     if (wire || wire.error().sys != EADDRINUSE) return wire;
     return create_udp_wire({.bind = local.with_port(0)});
@@ -537,17 +374,13 @@ Result<std::vector<std::unique_ptr<Wire>>> create_udp_wires(const UdpOptions& op
     }
     std::vector<std::unique_ptr<Wire>> wires;
     SockAddr address = options.bind;
-    if (count == 1) {
-        NR_TRY_ASSIGN(auto wire, create_wire(options, address, Sharing::alone));
-        wires.push_back(std::move(wire));
-        return wires;
-    }
+    const Sharing first = count == 1 ? Sharing::alone : Sharing::first;
     for (std::uint32_t i = 0; i < count; ++i) {
-        NR_TRY_ASSIGN(auto wire,
-                      create_wire(options, address, i == 0 ? Sharing::first : Sharing::joins));
+        NR_TRY_ASSIGN(auto wire, create_wire(options, address, i == 0 ? first : Sharing::joins));
+        address = address.with_port(wire->port());
         wires.push_back(std::move(wire));
     }
-    NR_TRY(steer(wires.front()->fd(), count));
+    if (count > 1) NR_TRY(steer_by_qpn(wires.front()->fd(), count));
     return wires;
 }
 

@@ -11,85 +11,19 @@ namespace nfsrdma::verbs::softroce {
 namespace {
 
 using test::bytes_of;
+using test::CmTest;
+using test::Dropper;
 using test::End;
+using test::is_mad;
 using test::kHostA;
 using test::kHostB;
+using test::kMadAt;
+using test::kPort;
 using test::run_for;
 using test::run_until;
 using test::Server;
 using test::SimWorld;
-
-constexpr std::uint16_t kPort = 20049;
-
-// Offsets in a frame on the LoopWire: BTH 12, DETH 8, MAD.
-constexpr std::size_t kMadAt = 20;
-
-bool is_mad(const LoopFrame& frame, CmAttr attr) {
-    if (frame.bytes.size() != kMadAt + kMadBytes || frame.bytes[0] != std::byte{0x64}) return false;
-    auto header = decode_header(frame.bytes.subspan(kMadAt));
-    return header && header->attr == attr;
-}
-
-// Drops the first `drops` messages of one kind.
-class Dropper final : public LoopTap {
-  public:
-    Dropper(LoopNet& net, CmAttr attr, std::uint32_t drops) : net_(net), attr_(attr), left(drops) {
-        net.set_tap(this);
-    }
-    ~Dropper() { net_.set_tap(nullptr); }
-    Dropper(const Dropper&) = delete;
-    Dropper& operator=(const Dropper&) = delete;
-    bool on_frame(LoopFrame& frame) noexcept override {
-        if (!is_mad(frame, attr_)) return true;
-        ++seen;
-        if (left == 0) return true;
-        --left;
-        return false;
-    }
-
-  private:
-    LoopNet& net_;
-    CmAttr attr_;
-
-  public:
-    std::uint32_t left, seen = 0;
-};
-
-// A MAD from an address where nobody listens, as a UD SEND_ONLY to queue pair 1.
-std::vector<std::byte> ud_frame(std::span<const std::byte> mad) {
-    std::vector<std::byte> frame(kMadAt + mad.size());
-    store_u8(frame.data(), 0x64);
-    store_be16(frame.data() + 2, 0xFFFF);
-    store_be24(frame.data() + 5, 1);
-    store_be32(frame.data() + 12, 0x80010000);
-    store_be24(frame.data() + 17, 1);
-    std::copy(mad.begin(), mad.end(), frame.begin() + kMadAt);
-    return frame;
-}
-
-class CmTest : public ::testing::Test {
-  protected:
-    CmTest() : a(world.make_device(kHostA)), b(world.make_device(kHostB)) {
-        server = std::make_unique<Server>(*b, kHostB.with_port(kPort));
-        client = std::make_unique<End>(*a);
-    }
-    Loop& loop() { return world.loop(); }
-    SockAddr at() const { return server->at(); }
-    void establish(const ConnParams& params = {}) {
-        ASSERT_TRUE(client->connect(at(), params));
-        ASSERT_TRUE(run_until(loop(), [&] {
-            return !client->events.empty() && !server->ends.empty() &&
-                   !server->ends[0]->events.empty();
-        }));
-        ASSERT_TRUE(client->established());
-        ASSERT_TRUE(server->ends[0]->established());
-    }
-
-    SimWorld world;
-    std::unique_ptr<SoftDevice> a, b;
-    std::unique_ptr<Server> server;
-    std::unique_ptr<End> client;
-};
+using test::ud_frame;
 
 TEST_F(CmTest, ConnectCarriesPrivateDataAndDepthsBothWays) {
     const auto hello = bytes_of("hello, fifty-six bytes at most");
@@ -342,20 +276,6 @@ TEST_F(CmTest, MisuseIsAnError) {
     EXPECT_EQ(client->id->connect(at(), {}).error().code, Errc::invalid_argument) << "twice";
 }
 
-TEST_F(CmTest, APeerThatBeganAnewWithItsQueuePairNumberEndsTheOldConnection) {
-    establish();
-    auto& old = static_cast<SoftQp&>(*client->id->qp());
-    CmReq req;
-    req.local_comm = 0x1234;
-    req.service_id = kServiceIdTcp + kPort;
-    req.qpn = old.qpn();
-    req.source = kHostA;
-    req.destination = kHostB;
-    world.net.inject(kHostA, kHostB, ud_frame(encode(req, 99)));
-    ASSERT_TRUE(run_until(loop(), [&] { return server->ends[0]->over(); }));
-    EXPECT_EQ(server->ends[0]->events.back(), CmEventType::disconnected);
-}
-
 TEST_F(CmTest, ASmallerPathMtuOfThePeerIsTaken) {
     // Plays a peer that takes no more than 1024.
     class SmallPeer final : public LoopTap {
@@ -380,102 +300,6 @@ TEST_F(CmTest, ASmallerPathMtuOfThePeerIsTaken) {
     world.net.set_tap(nullptr);
     EXPECT_EQ(static_cast<SoftQp&>(*client->id->qp()).attr().pmtu, 1024u);
     EXPECT_EQ(static_cast<SoftQp&>(*server->ends[0]->id->qp()).attr().pmtu, 1024u);
-}
-
-TEST_F(CmTest, ADisconnectOfAnUnknownConnectionIsAnswered) {
-    Dropper dreps(world.net, CmAttr::drep, 0);
-    world.net.inject(kHostA, kHostB, ud_frame(encode(CmDreq{{1, 2}, 3}, 4)));
-    run_for(loop(), kNsPerSec);
-    EXPECT_EQ(dreps.seen, 1u);
-}
-
-TEST_F(CmTest, AForgedDisconnectIsNotBelieved) {
-    establish();
-    auto& passive = static_cast<SoftCmId&>(*server->ends[0]->id);
-    auto& active = static_cast<SoftCmId&>(*client->id);
-    const CmIds ids{active.local_comm(), passive.local_comm()};
-    const std::uint32_t qpn = static_cast<SoftQp&>(*passive.qp()).qpn();
-    const SockAddr other = SockAddr::v4(0x0A000009, kRoceV2Port);
-    world.net.inject(kHostA, kHostB, ud_frame(encode(CmDreq{ids, qpn ^ 1}, 4)));
-    world.net.inject(kHostA, kHostB, ud_frame(encode(CmDreq{{ids.local ^ 1, ids.remote}, qpn}, 4)));
-    world.net.inject(kHostA, kHostB,
-                     ud_frame(encode(CmDreq{{ids.local, ids.remote ^ (1u << 31)}, qpn}, 4)));
-    world.net.inject(other, kHostB, ud_frame(encode(CmDreq{ids, qpn}, 4)));
-    CmRej rej;
-    rej.ids = {ids.local ^ 1, ids.remote};
-    world.net.inject(kHostA, kHostB, ud_frame(encode(rej, 4)));
-    run_for(loop(), kNsPerSec);
-    EXPECT_EQ(server->ends[0]->events.size(), 1u);
-    world.net.inject(kHostA, kHostB, ud_frame(encode(CmDreq{ids, qpn}, 4)));
-    run_for(loop(), kNsPerSec);
-    EXPECT_TRUE(server->ends[0]->over());
-}
-
-TEST_F(CmTest, AFloodOfRequestsIsBoundedAndEndsWithTheFlood) {
-    server->mode = Server::Mode::hold;
-    const SockAddr flooder = SockAddr::v4(0x0A000009, kRoceV2Port);
-    for (std::uint32_t i = 0; i < 6000; ++i) {
-        CmReq req;
-        req.local_comm = i;
-        req.service_id = kServiceIdTcp + kPort;
-        req.qpn = 100 + i;
-        req.source = flooder;
-        req.destination = kHostB;
-        world.net.inject(flooder, kHostB, ud_frame(encode(req, i)));
-        if (i % 500 == 499) run_for(loop(), 100'000);
-    }
-    run_for(loop(), kNsPerSec);
-    EXPECT_LE(b->cm().half_open(), kCmHalfOpenMax);
-    EXPECT_LE(server->ends.size(), kCmHalfOpenMax);
-    EXPECT_GT(b->cm().counters().requests_dropped, 5000u);
-    for (auto& end : server->ends)
-        EXPECT_TRUE(end->id->reject({}));
-    server->ends.clear();
-    server->mode = Server::Mode::accept;
-    establish();
-}
-
-TEST_F(CmTest, RequestsAboveTheRateAreDroppedAndComeAgain) {
-    const SockAddr flooder = SockAddr::v4(0x0A000009, kRoceV2Port);
-    for (std::uint32_t i = 0; i < 2 * kCmRequestBurst; ++i) {
-        CmReq req;
-        req.local_comm = i;
-        req.service_id = kServiceIdTcp + 1;  // nobody listens: no half-open state
-        req.qpn = 100 + i;
-        req.source = flooder;
-        req.destination = kHostB;
-        world.net.inject(flooder, kHostB, ud_frame(encode(req, i)));
-        if (i % 512 == 511) run_for(loop(), 10'000);
-    }
-    EXPECT_GT(b->cm().counters().requests_dropped, kCmRequestBurst / 2);
-    establish();
-}
-
-TEST_F(CmTest, AnyBytesAreCountedAndHarmless) {
-    establish();
-    Prng prng(11);
-    const Mad req = encode(CmReq{}, 1);
-    for (int i = 0; i < 20'000; ++i) {
-        Mad mad = req;
-        if (i % 2 == 0) {
-            for (std::byte& byte : mad)
-                byte = static_cast<std::byte>(prng.next());
-        }
-        // A right header, and then anything.
-        if (i % 4 != 0) {
-            std::copy_n(req.begin(), 16, mad.begin());
-            mad[16] = std::byte{0};
-            mad[17] = static_cast<std::byte>(0x0F + prng.below(9));
-            for (int k = 0; k < 8; ++k)
-                mad[24 + prng.below(232)] = static_cast<std::byte>(prng.next());
-        }
-        const std::size_t size = i % 16 == 0 ? prng.below(256) : kMadBytes;
-        world.net.inject(kHostA, kHostB, ud_frame(std::span(mad).first(size)));
-        if (i % 64 == 0) run_for(loop(), 20 * kNsPerMs);
-    }
-    EXPECT_GT(b->cm().counters().malformed, 1000u);
-    EXPECT_EQ(server->ends[0]->events.size(), 1u) << "the connection stands";
-    EXPECT_EQ(client->events.size(), 1u);
 }
 
 // Random loss, duplication and reordering: each side gets one outcome, a connection that one side

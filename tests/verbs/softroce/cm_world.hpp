@@ -13,6 +13,7 @@
 #include "verbs/cm.hpp"
 #include "verbs/device.hpp"
 #include "verbs/softroce/cm.hpp"
+#include "verbs/softroce/cm_mad.hpp"
 #include "verbs/softroce/device.hpp"
 #include "verbs/softroce/loop_wire.hpp"
 #include "verbs/softroce/udp_wire.hpp"
@@ -173,5 +174,77 @@ class SimWorld {
 inline SoftDevice& soft(Device& device) {
     return static_cast<SoftDevice&>(device);
 }
+
+inline constexpr std::uint16_t kPort = 20049;
+
+// Offsets in a frame on the LoopWire: BTH 12, DETH 8, MAD.
+inline constexpr std::size_t kMadAt = 20;
+
+inline bool is_mad(const LoopFrame& frame, CmAttr attr) {
+    if (frame.bytes.size() != kMadAt + kMadBytes || frame.bytes[0] != std::byte{0x64}) return false;
+    auto header = decode_header(frame.bytes.subspan(kMadAt));
+    return header && header->attr == attr;
+}
+
+// Drops the first `drops` messages of one kind.
+class Dropper final : public LoopTap {
+  public:
+    Dropper(LoopNet& net, CmAttr attr, std::uint32_t drops) : net_(net), attr_(attr), left(drops) {
+        net.set_tap(this);
+    }
+    ~Dropper() { net_.set_tap(nullptr); }
+    Dropper(const Dropper&) = delete;
+    Dropper& operator=(const Dropper&) = delete;
+    bool on_frame(LoopFrame& frame) noexcept override {
+        if (!is_mad(frame, attr_)) return true;
+        ++seen;
+        if (left == 0) return true;
+        --left;
+        return false;
+    }
+
+  private:
+    LoopNet& net_;
+    CmAttr attr_;
+
+  public:
+    std::uint32_t left, seen = 0;
+};
+
+// A MAD from an address where nobody listens, as a UD SEND_ONLY to queue pair 1.
+inline std::vector<std::byte> ud_frame(std::span<const std::byte> mad) {
+    std::vector<std::byte> frame(kMadAt + mad.size());
+    store_u8(frame.data(), 0x64);
+    store_be16(frame.data() + 2, 0xFFFF);
+    store_be24(frame.data() + 5, 1);
+    store_be32(frame.data() + 12, 0x80010000);
+    store_be24(frame.data() + 17, 1);
+    std::copy(mad.begin(), mad.end(), frame.begin() + kMadAt);
+    return frame;
+}
+
+class CmTest : public ::testing::Test {
+  protected:
+    CmTest() : a(world.make_device(kHostA)), b(world.make_device(kHostB)) {
+        server = std::make_unique<Server>(*b, kHostB.with_port(kPort));
+        client = std::make_unique<End>(*a);
+    }
+    Loop& loop() { return world.loop(); }
+    SockAddr at() const { return server->at(); }
+    void establish(const ConnParams& params = {}) {
+        ASSERT_TRUE(client->connect(at(), params));
+        ASSERT_TRUE(run_until(loop(), [&] {
+            return !client->events.empty() && !server->ends.empty() &&
+                   !server->ends[0]->events.empty();
+        }));
+        ASSERT_TRUE(client->established());
+        ASSERT_TRUE(server->ends[0]->established());
+    }
+
+    SimWorld world;
+    std::unique_ptr<SoftDevice> a, b;
+    std::unique_ptr<Server> server;
+    std::unique_ptr<End> client;
+};
 
 }  // namespace nfsrdma::verbs::softroce::test

@@ -196,10 +196,11 @@ class RawPeer {
     RawPeer() : fd_(::socket(AF_INET, SOCK_DGRAM, 0)) {
         const SockAddr at = kA;
         EXPECT_EQ(::bind(fd_.get(), at.sa(), at.sa_len()), 0);
-        sockaddr_storage name{};
+        sockaddr_in6 name{};
         socklen_t size = sizeof name;
-        ::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&name), &size);
-        local_ = SockAddr::from(reinterpret_cast<sockaddr*>(&name));
+        auto* any = static_cast<sockaddr*>(static_cast<void*>(&name));
+        ::getsockname(fd_.get(), any, &size);
+        local_ = SockAddr::from(any);
     }
     void send(const SockAddr& to, std::vector<std::byte> bytes, std::uint32_t icrc) {
         bytes.resize(bytes.size() + kIcrcBytes);
