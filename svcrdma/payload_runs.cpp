@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "svcrdma/transport.hpp"
@@ -96,15 +97,19 @@ bool PayloadRuns::take_args(RecvCtxt& call, std::uint32_t bytes,
 
 bool PayloadRuns::take_result(RecvCtxt& call, std::uint32_t bytes,
                               ServerCounters& counters) noexcept {
-    const Wait before = call.wait;
     call.run_bytes = bytes;
-    call.wait = Wait::result_run;
+    const Wait before = std::exchange(call.wait, Wait::result_run);
     if (payload_waiters_.empty() && try_payload(call) == Outcome::taken) {
         call.wait = before;
         return true;
     }
-    ++counters.waited_for_payload;
     payload_waiters_.push_back(call);
+    serve();  // arguments that wait in front for a second run do not hold up a result
+    if (call.result) {
+        call.wake_service = false;
+        return true;
+    }
+    ++counters.waited_for_payload;
     return false;
 }
 

@@ -40,10 +40,12 @@ TEST_P(ReadChunks, ItemIsPulledToPayloadMemory) {
             EXPECT_EQ(arg.tail, Words().u32(0x11).u32(0x22).take());
         }
     }
-    if (GetParam() == pools::LocalStrategy::key)
+    if (GetParam() == pools::LocalStrategy::key) {
         EXPECT_GT(w.listener->io_counters().keyed_pulls, 0u);
-    if (GetParam() == pools::LocalStrategy::scatter_gather)
+    }
+    if (GetParam() == pools::LocalStrategy::scatter_gather) {
         EXPECT_EQ(w.listener->io_counters().keyed_pulls, 0u);
+    }
 }
 
 TEST_P(ReadChunks, LongCallWithAndWithoutAnItem) {
