@@ -11,9 +11,8 @@
 #include "rpcrdma/header.hpp"
 #include "rpcrdma/pcl.hpp"
 
+namespace nfsrdma::rpcrdma {
 namespace {
-
-using namespace nfsrdma::rpcrdma;  // NOLINT(google-build-using-namespace): a program of one file
 
 constexpr PclLimits kLimits{1u << 30, 1u << 30};
 
@@ -102,3 +101,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check_answer(header);
     return 0;
 }
+
+}  // namespace nfsrdma::rpcrdma

@@ -11,9 +11,8 @@
 #include "rpcrdma/header.hpp"
 #include "rpcrdma/pcl.hpp"
 
+namespace nfsrdma::rpcrdma {
 namespace {
-
-using namespace nfsrdma::rpcrdma;  // NOLINT(google-build-using-namespace): a program of one file
 
 constexpr PclLimits kLimits{UINT32_MAX, UINT32_MAX};
 constexpr std::uint32_t kSegmentsEach = 40;  // of each of four chunks: all fit into one header
@@ -26,7 +25,7 @@ class Source {
         const std::size_t n = std::min(next.size(), bytes_.size());
         std::copy_n(bytes_.begin(), n, next.begin());
         bytes_ = bytes_.subspan(n);
-        return nfsrdma::load_be32(next.data());
+        return load_be32(next.data());
     }
     std::span<const Segment> segments(std::array<Segment, kSegmentsEach>& out) {
         const std::uint32_t count = word() % (kSegmentsEach + 1);
@@ -82,3 +81,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (parse_header(frame, kLimits, header) == HeaderFault::none) (void)check_call(header, 0);
     return 0;
 }
+
+}  // namespace nfsrdma::rpcrdma

@@ -8,10 +8,10 @@
 #include "base/assert.hpp"
 #include "rpcrdma/private_data.hpp"
 
+namespace nfsrdma::rpcrdma {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    using namespace nfsrdma::rpcrdma;  // NOLINT(google-build-using-namespace): a program of one
-                                       // file
     const PrivateData peers = decode_private_data(std::as_bytes(std::span(data, size)));
     NR_ASSERT(peers.send_size >= 1024 && peers.send_size <= 256 * 1024 &&
               peers.send_size % 1024 == 0);
@@ -25,3 +25,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     NR_ASSERT(limits.send <= kOurInline && limits.recv <= kOurInline);
     return 0;
 }
+
+}  // namespace nfsrdma::rpcrdma

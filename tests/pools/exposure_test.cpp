@@ -361,8 +361,8 @@ TEST(Expose, SeveralRunsUnderOneKeyWhereTheDeviceTakesPageLists) {
     const Piece memory = *world.a.arena->carve(8 * kPageSize);
     test::fill(memory, 9);
     const std::array<Piece, 3> runs{memory.subspan(100, kPageSize - 100),
-                                  memory.subspan(5 * kPageSize, kPageSize),
-                                  memory.subspan(3 * kPageSize, 1000)};
+                                    memory.subspan(5 * kPageSize, kPageSize),
+                                    memory.subspan(3 * kPageSize, 1000)};
     std::vector<std::byte> joined;
     for (const Piece run : runs)
         joined.insert(joined.end(), run.begin(), run.end());
@@ -389,8 +389,8 @@ TEST(Expose, AKeyARunWhereTheDeviceBindsRunsOnly) {
     const Piece memory = *world.a.arena->carve(8 * kPageSize);
     test::fill(memory, 9);
     const std::array<Piece, 3> runs{memory.subspan(100, kPageSize - 100),
-                                  memory.subspan(5 * kPageSize, kPageSize),
-                                  memory.subspan(3 * kPageSize, 1000)};
+                                    memory.subspan(5 * kPageSize, kPageSize),
+                                    memory.subspan(3 * kPageSize, 1000)};
     std::vector<std::byte> joined;
     for (const Piece run : runs)
         joined.insert(joined.end(), run.begin(), run.end());
@@ -421,7 +421,8 @@ TEST(Expose, WhatCannotBeExposedIsRefusedAndNothingIsTaken) {
     const Piece memory = *world.a.arena->carve(4 * kPageSize);
     verbs::WrChain chain;
     const std::array<Piece, 2> inside{memory.first(100), memory.subspan(kPageSize, 100)};
-    const std::array<Piece, 2> unaligned{memory.first(kPageSize), memory.subspan(kPageSize + 4, 100)};
+    const std::array<Piece, 2> unaligned{memory.first(kPageSize),
+                                         memory.subspan(kPageSize + 4, 100)};
     const Piece empty = memory.first(0);
     for (const Runs runs : {Runs(inside), Runs(unaligned), Runs(&empty, 1), Runs()}) {
         auto refused = world.a.io->expose_read(runs, chain);

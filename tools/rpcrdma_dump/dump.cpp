@@ -13,10 +13,16 @@ namespace nfsrdma::rpcrdma_dump {
 
 namespace {
 
-using namespace rpcrdma;  // NOLINT(google-build-using-namespace): this file is about nothing else
+using rpcrdma::Chunk;
+using rpcrdma::ErrorCode;
+using rpcrdma::HeaderFault;
+using rpcrdma::ParsedHeader;
+using rpcrdma::Pcl;
+using rpcrdma::Proc;
+using rpcrdma::Segment;
 
 // Everything that can be said in 32 bits: a dump judges the form, not what a receiver would accept.
-constexpr PclLimits kNoLimits{UINT32_MAX, UINT32_MAX};
+constexpr rpcrdma::PclLimits kNoLimits{UINT32_MAX, UINT32_MAX};
 constexpr std::size_t kAnyLength = std::size_t{1} << 30;
 
 std::string hex(std::uint64_t value, int digits) {
@@ -101,7 +107,7 @@ bool may_be_call(const ParsedHeader& header, std::span<const std::byte> message)
 bool dump_header(std::ostream& out, std::span<const std::byte> bytes) {
     ParsedHeader header;
     const HeaderFault fault = parse_header(bytes, kNoLimits, header);
-    if (bytes.size() >= kFixedSize) print_fixed(out, header);
+    if (bytes.size() >= rpcrdma::kFixedSize) print_fixed(out, header);
     if (fault != HeaderFault::none) return print_fault(out, bytes, header, fault);
     if (header.proc == Proc::error) return print_error(out, header);
     print_list(out, header, header.call, "position-zero Read chunk", false);
@@ -121,11 +127,11 @@ bool dump_header(std::ostream& out, std::span<const std::byte> bytes) {
 }
 
 bool dump_private_data(std::ostream& out, std::span<const std::byte> bytes) {
-    const PrivateData data = decode_private_data(bytes);
-    const auto own = encode_private_data(data);
+    const rpcrdma::PrivateData data = rpcrdma::decode_private_data(bytes);
+    const auto own = rpcrdma::encode_private_data(data);
     // The defaults are what anything else means as well; only magic and version tell them apart.
-    const bool ours =
-        bytes.size() >= kPrivateDataSize && std::equal(own.begin(), own.begin() + 5, bytes.begin());
+    const bool ours = bytes.size() >= rpcrdma::kPrivateDataSize &&
+                      std::equal(own.begin(), own.begin() + 5, bytes.begin());
     if (!ours)
         out << "malformed: not the private data of RFC 8797; a receiver takes the defaults\n";
     out << "remote invalidation: " << (data.remote_invalidation ? "yes" : "no") << "\n"
