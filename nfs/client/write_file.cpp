@@ -67,6 +67,7 @@ void FileWriter::pump() noexcept {
             return;
         }
         slot.payload_ = *std::move(payload);
+        slot.memory_ = slot.payload_.memory().first(options_.block);
         slot.state_ = Slot::State::filling;
         ++busy_;
         on_room(*this, slot);
@@ -145,6 +146,7 @@ void FileWriter::note_verifier(const char* verifier) noexcept {
 void FileWriter::release(Slot& slot) noexcept {
     slot.state_ = Slot::State::free;
     --busy_;
+    slot.memory_ = {};
     slot.payload_.reset();
     if (running_ && !finishing_) pump();
 }

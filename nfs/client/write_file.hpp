@@ -15,9 +15,7 @@ class FileWriter {
     // Memory to fill, then a WRITE in flight.
     class Slot {
       public:
-        std::span<std::byte> memory() const noexcept {
-            return payload_.memory();
-        }  // at least Options::block
+        std::span<std::byte> memory() const noexcept { return memory_; }  // Options::block bytes
         FileWriter& writer() const noexcept { return *writer_; }
         void* user = nullptr;  // the producer's own, kept over calls
 
@@ -27,6 +25,7 @@ class FileWriter {
         FileWriter* writer_ = nullptr;
         State state_ = State::free;
         sunrpc::Payload payload_;
+        std::span<std::byte> memory_;
         std::uint32_t at_ = 0;    // bytes of memory that are written
         std::uint32_t size_ = 0;  // bytes that were filled
         WriteOp op_;

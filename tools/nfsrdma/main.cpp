@@ -1,0 +1,152 @@
+// nfsrdma: files of an NFS server over RDMA, without a mount.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include "tools/nfsrdma/commands.hpp"
+
+namespace nfsrdma::tool {
+namespace {
+
+using Run = int (*)(const Options&);
+
+void add_common(CLI::App& app, Options& options) {
+    app.add_option("--device", options.device,
+                   "RDMA device: softroce is RoCEv2 in user space, over UDP")
+        ->check(CLI::IsMember({"softroce"}))
+        ->capture_default_str();
+    app.add_option(
+        "--bind", options.bind,
+        "local ADDRESS[:PORT] of the device (default: the address that leads to the server)");
+    app.add_option("--registration", options.registration,
+                   "how memory is opened to the server: a key bound for each call (auto, bind), or "
+                   "all of it for good "
+                   "(static: unsafe, for measurements)")
+        ->check(CLI::IsMember({"auto", "bind", "static"}))
+        ->capture_default_str();
+    app.add_option("--loop", options.loop, "how to wait for events")
+        ->check(CLI::IsMember({"auto", "io_uring", "epoll"}))
+        ->capture_default_str();
+    app.add_option("--timeout", options.timeout_s,
+                   "seconds to wait for the connection and for each answer")
+        ->check(CLI::Range(0.001, 86400.0))
+        ->capture_default_str();
+    app.add_option("--rsize", options.rsize,
+                   "bytes of one READ at most (default: what the server allows)");
+    app.add_option("--wsize", options.wsize,
+                   "bytes of one WRITE at most (default: what the server allows)");
+    app.add_flag("--stats", options.stats,
+                 "print counters of calls, keys and throughput at the end");
+    app.add_flag("--json", options.json, "the same as one line of JSON on standard output");
+}
+
+struct Command {
+    CLI::App* app;
+    Run run;
+};
+
+class Commands {
+  public:
+    Commands(CLI::App& app, Options& options) : app_(app), options_(options) {
+        look();
+        copy();
+        change();
+    }
+    int run() const {
+        for (const Command& command : commands_) {
+            if (command.app->parsed()) return command.run(options_);
+        }
+        return kUsage;
+    }
+
+  private:
+    CLI::App& add(const char* name, const char* what, Run function, const char* arguments,
+                  int least, int most) {
+        CLI::App& sub = *app_.add_subcommand(name, what);
+        sub.fallthrough();
+        sub.add_option("paths", options_.paths, arguments)
+            ->required()
+            ->expected(least, most)
+            ->type_name("");
+        commands_.push_back({&sub, function});
+        return sub;
+    }
+    void look() {
+        constexpr int kMany = 1 << 20;
+        CLI::App& ls = add("ls", "list directories", run_ls, "URL...", 1, kMany);
+        ls.add_flag("-l", options_.long_listing, "with modes, owners, sizes and times");
+        ls.add_flag("-r,-R,--recursive", options_.recursive, "and what is below");
+        add("stat", "show all attributes", run_stat, "URL...", 1, kMany);
+        add("cat", "write files to standard output", run_cat, "URL...", 1, kMany);
+        add("df", "show the space of file systems", run_df, "URL...", 1, kMany);
+        CLI::App& ping = add("ping", "measure NULL calls", run_ping, "URL", 1, 1);
+        ping.add_option("-c,--count", options_.count, "how many; 0: until interrupted")
+            ->capture_default_str();
+        ping.add_option("-i,--interval", options_.interval_s, "seconds between them")
+            ->check(CLI::Range(0.0, 3600.0))
+            ->capture_default_str();
+    }
+    void copy() {
+        constexpr int kMany = 1 << 20;
+        CLI::App& get = add("get", "copy from the server, with modes and times", run_get,
+                            "URL... [LOCAL]", 1, kMany);
+        CLI::App& put = add("put", "copy to the server, with modes and times", run_put,
+                            "LOCAL... URL", 2, kMany);
+        for (CLI::App* sub : {&get, &put}) {
+            sub->add_flag("-r,-R,--recursive", options_.recursive,
+                          "whole directories; symbolic links stay links");
+            sub->add_option("-j,--jobs", options_.jobs, "files at a time")
+                ->check(CLI::Range(1u, 256u))
+                ->capture_default_str();
+        }
+    }
+    void change() {
+        constexpr int kMany = 1 << 20;
+        CLI::App& mkdir = add("mkdir", "make directories", run_mkdir, "URL...", 1, kMany);
+        mkdir.add_flag("-p,--parents", options_.parents,
+                       "with those above; no error when it is there");
+        CLI::App& rm = add("rm", "remove files", run_rm, "URL...", 1, kMany);
+        rm.add_flag("-r,-R,--recursive", options_.recursive,
+                    "directories with all that is in them");
+        rm.add_flag("-f,--force", options_.force, "no error when it is not there");
+        add("mv", "rename or move within an export", run_mv, "FROM-URL TO-URL", 2, 2);
+        CLI::App& ln =
+            add("ln", "make a hard link", run_ln, "URL NEW-URL, or with -s: TEXT NEW-URL", 2, 2);
+        ln.add_flag("-s,--symbolic", options_.symbolic, "a symbolic link with this text");
+    }
+    CLI::App& app_;
+    Options& options_;
+    std::vector<Command> commands_;
+};
+
+int run(int argc, char** argv) {
+    Options options;
+    CLI::App app(
+        "Files of an NFS server over RDMA, without a mount.\n"
+        "Places on the server are written nfs://HOST[:PORT]/EXPORT/PATH (default port 20049; %XX "
+        "is a byte).");
+    app.name("nfsrdma");
+    app.require_subcommand(1);
+    app.footer("Exit status: 0 all was done, 1 something failed, 2 the command line is wrong.");
+    add_common(app, options);
+    const Commands commands(app, options);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? kOk : kUsage;
+    }
+    // Output to a pipe whose reader has left is an error like others.
+    std::signal(SIGPIPE, SIG_IGN);
+    const int status = commands.run();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+        return status == kOk ? kFailed : status;
+    return status;
+}
+
+}  // namespace
+}  // namespace nfsrdma::tool
+
+int main(int argc, char** argv) {
+    return nfsrdma::tool::run(argc, argv);
+}
