@@ -78,7 +78,7 @@ TEST(B03, UnneededReplyChunkMovesTheBodyAndIsAnsweredInline) {
                                            .reply = memory.split(segments),
                                            .message = message(segments, Op::null)});
         EXPECT_EQ(reply.header.proc, rpcrdma::Proc::msg);
-        EXPECT_EQ(reply.body.size(), 8u);
+        EXPECT_EQ(reply.body.size(), 12u);
         EXPECT_EQ(reply.header.size, 28u + 4u + 16u * segments);
         ASSERT_EQ(reply.header.reply.count, 1u);
         EXPECT_EQ(reply.header.chunks_of(reply.header.reply)[0].length, 0u);

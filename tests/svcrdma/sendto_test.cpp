@@ -20,7 +20,8 @@ TEST(Sendto, PayloadThatIsInlineIsGathered) {
     for (std::uint32_t size = 0; size < 40; ++size) {
         for (const Op op : {Op::read, Op::read_inline}) {
             const Reply reply = w.call(*conn, {.xid = size, .message = message(size, op, size)});
-            Bytes expected = plus(Words().u32(size).u32(size).take(), TestService::item(size));
+            Bytes expected =
+                plus(Words().u32(size).u32(1).u32(size).take(), TestService::item(size));
             expected.resize(align_up(expected.size(), std::size_t{4}));
             EXPECT_EQ(reply.body, plus(expected, Words().u32(kTail).take()));
         }

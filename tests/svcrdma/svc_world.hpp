@@ -24,12 +24,12 @@ using test::RawConn;
 using test::RawMessage;
 using test::Words;
 
-// What a message asks the service to do: {xid, op, n, ...}.
+// What a message asks the service to do: {xid, op, n, ...}. An answer is {xid, REPLY, ...}.
 enum class Op : std::uint32_t {
-    null,    // {xid, 0}
-    record,  // keeps the argument, answers {xid, 1}
-    read,    // n bytes of the pattern as a DDP item, from transport memory; {xid, n} | item | {tail
-             // word}
+    null,    // {xid, 1, 0}
+    record,  // keeps the argument, answers {xid, 1, 1}
+    read,    // n bytes of the pattern as a DDP item, from transport memory; {xid, 1, n} | item |
+             // {tail word}
     read_inline,   // the same, not DDP-eligible
     read_foreign,  // the same as DDP item, but from memory of the service
     big,           // an answer of n bytes without an item
@@ -47,7 +47,6 @@ class TestService final : public sunrpc::Service {
         ++dispatched;
         EXPECT_EQ(rqst.scratch.size() % 64, 0u);
         EXPECT_GE(rqst.res_room.size(), max_message);
-        in_progress = std::max<std::uint32_t>(in_progress, 0);
         if (rqst.arg.head.size() < 8) return answer_words(rqst, 0);
         const Bytes head(rqst.arg.head.begin(), rqst.arg.head.end());
         switch (static_cast<Op>(load_be32(&head[4]))) {
@@ -98,16 +97,16 @@ class TestService final : public sunrpc::Service {
     };
     std::vector<Argument> arguments;
     std::deque<sunrpc::SvcRqst*> held;
-    std::uint32_t dispatched = 0, woken = 0, again = 0, in_progress = 0;
+    std::uint32_t dispatched = 0, woken = 0, again = 0;
     std::uint32_t max_message = 0;
-    std::uint32_t payload_in_arena_page = 0;
     static Bytes item(std::size_t size) { return pattern(size, 77); }
 
   private:
     static void answer_words(sunrpc::SvcRqst& rqst, std::uint32_t word) noexcept {
         store_be32(&rqst.res_room[0], rqst.xid);
-        store_be32(&rqst.res_room[4], word);
-        rqst.res.head = rqst.res_room.first(8);
+        store_be32(&rqst.res_room[4], 1);
+        store_be32(&rqst.res_room[8], word);
+        rqst.res.head = rqst.res_room.first(12);
         rqst.xprt->reply(rqst);
     }
     void record(sunrpc::SvcRqst& rqst) noexcept {
@@ -118,9 +117,10 @@ class TestService final : public sunrpc::Service {
     }
     static void answer_item(sunrpc::SvcRqst& rqst, std::span<std::byte> item, bool ddp) noexcept {
         store_be32(&rqst.res_room[0], rqst.xid);
-        store_be32(&rqst.res_room[4], static_cast<std::uint32_t>(item.size()));
-        store_be32(&rqst.res_room[8], kTail);
-        rqst.res = {rqst.res_room.first(8), item, rqst.res_room.subspan(8, 4)};
+        store_be32(&rqst.res_room[4], 1);
+        store_be32(&rqst.res_room[8], static_cast<std::uint32_t>(item.size()));
+        store_be32(&rqst.res_room[12], kTail);
+        rqst.res = {rqst.res_room.first(12), item, rqst.res_room.subspan(12, 4)};
         rqst.result_is_ddp = ddp;
         rqst.xprt->reply(rqst);
     }
@@ -147,6 +147,7 @@ class TestService final : public sunrpc::Service {
         const Bytes body = item(size);
         std::memcpy(rqst.res_room.data(), body.data(), size);
         store_be32(&rqst.res_room[0], rqst.xid);
+        store_be32(&rqst.res_room[4], 1);
         rqst.res.head = rqst.res_room.first(size);
         rqst.xprt->reply(rqst);
     }
@@ -343,7 +344,7 @@ struct SvcWorld {
         const Reply reply = call(conn, {.xid = xid, .message = message(xid, Op::null)});
         EXPECT_EQ(reply.header.xid, xid);
         EXPECT_EQ(reply.header.proc, rpcrdma::Proc::msg);
-        EXPECT_EQ(reply.body.size(), 8u);
+        EXPECT_EQ(reply.body.size(), 12u);
     }
     const ServerCounters& counters() const { return listener->counters(); }
 

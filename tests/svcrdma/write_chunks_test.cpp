@@ -36,7 +36,7 @@ TEST_P(WriteChunks, ItemIsPushedExactly) {
             ASSERT_EQ(reply.header.write.count, 1u);
             EXPECT_EQ(reply.written(), size);
             EXPECT_EQ(reply.header.chunks_of(reply.header.write)[0].count, segments);
-            EXPECT_EQ(reply.body, Words().u32(xid).u32(size).u32(kTail).take());
+            EXPECT_EQ(reply.body, Words().u32(xid).u32(1).u32(size).u32(kTail).take());
             expect_placed(memory, size);
         }
     }
@@ -63,6 +63,7 @@ TEST_P(WriteChunks, LongReply) {
             EXPECT_TRUE(reply.body.empty());
             Bytes expected = TestService::item(size);
             store_be32(&expected[0], xid);
+            store_be32(&expected[4], 1);
             expected.resize(70000, std::byte{0xCC});
             EXPECT_EQ(memory.content(), expected);
         }
@@ -79,7 +80,7 @@ TEST_P(WriteChunks, ItemWithinALongReply) {
                                            .reply = memory.split(7),
                                            .message = message(size, Op::read_inline, size)});
         ASSERT_EQ(reply.header.proc, rpcrdma::Proc::nomsg);
-        Bytes expected = plus(Words().u32(size).u32(size).take(), TestService::item(size));
+        Bytes expected = plus(Words().u32(size).u32(1).u32(size).take(), TestService::item(size));
         expected.resize(align_up(expected.size(), std::size_t{4}));
         expected = plus(expected, Words().u32(kTail).take());
         EXPECT_EQ(reply.header.chunks_of(reply.header.reply)[0].length, expected.size());
@@ -154,7 +155,7 @@ TEST(WriteChunk, EmptyItem) {
     const Reply reply =
         w.call(*conn, {.xid = 1, .write = {memory.split(1)}, .message = message(1, Op::read, 0)});
     EXPECT_EQ(reply.written(), 0u);
-    EXPECT_EQ(reply.body.size(), 12u);
+    EXPECT_EQ(reply.body.size(), 16u);
 }
 
 TEST(B10, WriteChunkTooSmallIsAnErrorOfThatCallOnly) {
