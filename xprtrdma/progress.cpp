@@ -162,7 +162,7 @@ void TransportImpl::advance(Req& req) noexcept {
     if (!req.outcome) return;
     if (!req.fence_started) {
         req.fence_started = true;
-        if (req.exposure_count > 0) trace(req.xid, "fence");
+        trace(req.xid, "fence");
         fence(req, *io_, &TransportImpl::on_fenced);
     }
     if (req.fenced && req.send_done) answer(req);
@@ -232,6 +232,8 @@ Result<void> TransportImpl::send_request(Req& req) noexcept {
     waiting_.erase(req);
     req.holds_credit = true;
     count_plan(req);
+    watch_replies();
+    req.posted_ns = endpoint_->loop().now_ns();
     post_call(req, *header, zeros_, *io_);
     return {};
 }
@@ -270,6 +272,31 @@ void TransportImpl::trace(std::uint32_t xid, const char* point) noexcept {
                          .xid = xid,
                          .connection = options_.trace_connection,
                          .point = point});
+}
+
+// ---- the peer that says nothing -------------------------------------------------------------
+
+void TransportImpl::watch_replies() noexcept {
+    if (options_.reply_timeout_ns == 0 || reply_timer_.armed()) return;
+    Loop& loop = endpoint_->loop();
+    loop.arm(reply_timer_, loop.now_ns() + options_.reply_timeout_ns);
+}
+
+// One timer for all calls: it looks at the oldest that is on the wire, and comes back when that one
+// is due.
+void TransportImpl::on_reply_timer() noexcept {
+    Loop& loop = endpoint_->loop();
+    std::uint64_t oldest = UINT64_MAX;
+    for (const Req& req : active_) {
+        if (req.holds_credit) oldest = std::min(oldest, req.posted_ns);
+    }
+    if (oldest == UINT64_MAX || !endpoint_->connected()) return;
+    if (loop.now_ns() - oldest < options_.reply_timeout_ns) {
+        loop.arm(reply_timer_, oldest + options_.reply_timeout_ns);
+        return;
+    }
+    ++counters_.reply_timeouts;
+    endpoint_->disconnect({Errc::reconnect, 0, "no reply in time"});
 }
 
 // ---- begin and end

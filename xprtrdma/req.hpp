@@ -66,6 +66,7 @@ struct Req : sunrpc::Rqst,
     bool send_done = false;
     bool fence_started = false;
     Dry dry = Dry::none;
+    std::uint64_t posted_ns = 0;
     std::uint32_t fences_pending = 0;
     std::optional<Result<void>> outcome;
     std::optional<Fenced> fenced;

@@ -67,8 +67,10 @@ TransportImpl::TransportImpl(const SockAddr& server, const TransportOptions& opt
       options_(options),
       credits_(counts.provision.credits),
       xids_(counts.reqs),
-      task_(&TransportImpl::on_progress) {
-    task_.home = this;
+      task_(&TransportImpl::on_progress),
+      reply_timer_(
+          [](Timer& timer) noexcept { static_cast<ReplyTimer&>(timer).home->on_reply_timer(); }) {
+    task_.home = reply_timer_.home = this;
     limits_ = {.max_payload = options.demand.max_payload,
                .max_message = options.demand.max_message,
                .slots = counts.provision.credits};

@@ -17,6 +17,10 @@ struct TransportOptions {
     pools::Registration registration = pools::Registration::automatic;
     pools::LocalStrategy local = pools::LocalStrategy::automatic;
     std::uint64_t connect_timeout_ns = 10 * kNsPerSec;
+    // A call that is on the wire this long without a reply, abandoned or not, ends the connection:
+    // RC has no keepalive, and a peer that died after it acknowledged would never be missed. 0:
+    // never.
+    std::uint64_t reply_timeout_ns = 60 * kNsPerSec;
     // Payloads at or above this many bytes go by chunk even where they would fit inline (DDP);
     // below it, inline if they fit.
     std::uint32_t min_chunk_bytes = 2048;
@@ -36,7 +40,7 @@ struct TransportCounters {
                   waited_for_payload = 0;
     std::uint64_t local_invalidations = 0, remote_invalidations = 0, bad_invalidations = 0;
     std::uint64_t payload_copied_bytes = 0;  // fix-up copies of inline payload
-    std::uint64_t abandoned = 0, disconnects = 0;
+    std::uint64_t abandoned = 0, disconnects = 0, reply_timeouts = 0;
     std::uint64_t keys_bound = 0, doorbells = 0, in_flight_max = 0;
 };
 

@@ -82,6 +82,11 @@ class TransportImpl final : public Transport {
         TransportImpl* home = nullptr;
     };
 
+    struct ReplyTimer : Timer {
+        using Timer::Timer;
+        TransportImpl* home = nullptr;
+    };
+
     // transport.cpp: set-up, and what callers do.
     Result<void> make_pools();
     Result<void> make_reqs();
@@ -110,6 +115,8 @@ class TransportImpl final : public Transport {
     void trace(std::uint32_t xid, const char* point) noexcept;
     void on_lost(const Error& why) noexcept;
     void fail_active() noexcept;
+    void watch_replies() noexcept;
+    void on_reply_timer() noexcept;
 
     static void on_progress(Task& task) noexcept;
     static void on_posted(pools::Posting& posting, Result<void> result) noexcept;
@@ -149,6 +156,7 @@ class TransportImpl final : public Transport {
     List<Req, StepTag> steps_;
     List<Rep, Rep> received_;
     ProgressTask task_;
+    ReplyTimer reply_timer_;
     rpcrdma::ParsedHeader parsed_;
 
     bool slot_wanted_ = false, payload_wanted_ = false;  // somebody was told `again`

@@ -290,6 +290,23 @@ TEST_F(Progress, AbandonedCallKeepsItsMemoryUntilTheLateReply) {
     EXPECT_TRUE(transport_->connected());
 }
 
+// RC has no keepalive: a peer that took the call and died is found out by its silence.
+TEST_F(Progress, B23_SilentPeerEndsTheConnection) {
+    options_.reply_timeout_ns = 2 * kNsPerSec;
+    start_connected();
+    auto calls = send_many(3);
+    ASSERT_TRUE(run_until([&] { return peer().inbox.size() == 1; }));
+    world_.run_for(kNsPerSec);
+    peer().send(inline_reply(1, 1));
+    ASSERT_TRUE(run_until([&] { return calls[0]->ok(); }));
+    calls[1]->put();  // abandoned calls count: they hold a credit
+    world_.run_for(1900 * kNsPerMs);
+    EXPECT_TRUE(transport_->connected());
+    ASSERT_TRUE(run_until([&] { return lost_ > 0; }, 200 * kNsPerMs));
+    EXPECT_EQ(calls[2]->error(), Errc::reconnect);
+    EXPECT_EQ(transport_->counters().reply_timeouts, 1u);
+}
+
 TEST_F(Progress, CallPutWhileItWaitsIsNotSent) {
     start_connected();
     auto calls = send_many(3);
