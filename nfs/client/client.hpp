@@ -179,6 +179,8 @@ class MakeOp final : public ProcOp<Proc, Args, Res> {
     void prepare() noexcept override {
         object = FileHandle{};
         this->res = Res{};
+        // A link's text is the caller's own string, not payload memory.
+        this->call_.args_in_payload = Proc != NFSPROC3_SYMLINK;
         made(this->res).obj.post_op_fh3_u.handle.data.data_val = room_.data();
     }
     void conclude() noexcept override {

@@ -185,6 +185,12 @@ Result<void> DirectXprt::send(sunrpc::Rqst& rqst) noexcept {
     Slot& slot = slot_of(rqst);
     NR_ASSERT(slot.state == Slot::State::taken && rqst.complete != nullptr);
     if (!connected_) return Error{Errc::reconnect, 0, "direct transport"};
+    for (const std::span<std::byte> memory : {rqst.call.payload, rqst.result_room}) {
+        const std::uint64_t offset = address_of(memory.data()) - address_of(runs_.data());
+        if (!memory.empty() && (offset >= runs_.size() || memory.size() > runs_.size() - offset)) {
+            return Error{Errc::invalid_argument, 0, "a payload that is not this transport's"};
+        }
+    }
     ++counters_.calls;
     counters_.in_flight_max = std::max(counters_.in_flight_max, slots_in_use());
     slot.state = Slot::State::calling;
