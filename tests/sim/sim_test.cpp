@@ -148,6 +148,7 @@ void run_hostile_server(std::uint64_t seed, TraceRing& trace) {
     SimClient::Options client_options = client_of(prng, seed);
     client_options.patience_ns = 300 * kNsPerMs;
     client_options.honest_server = false;
+    client_options.transport.reply_timeout_ns = kNsPerSec;
     HostileServer server(*world.server, LoopWorld::server_address(),
                          {.seed = seed,
                           .evil_ppm = static_cast<std::uint32_t>(prng.below(300'000)),
@@ -168,7 +169,7 @@ template <class World>
 void run_seeds(World world, const char* name) {
     const std::uint64_t only = number_from("NR_SIM_SEED", 0);
     const std::uint64_t first = only != 0 ? only : 1;
-    const std::uint64_t last = only != 0 ? only : number_from("NR_SIM_SEEDS", 100);
+    const std::uint64_t last = only != 0 ? only : number_from("NR_SIM_SEEDS", 200);
     for (std::uint64_t seed = first; seed <= last; ++seed) {
         TraceRing trace(1024);
         world(seed, trace);
