@@ -54,11 +54,11 @@ std::string connect_trouble(const Error& error, const Url& url) {
                    "give its port as nfs://" +
                    url.host + ":PORT/...";
         case Errc::timed_out:
+        case Errc::reconnect:  // the attempt was given up
             return "no answer: check that the host runs nfsrdmad and that UDP port 4791 passes the "
                    "firewalls "
                    "between here and there";
         case Errc::again:
-        case Errc::reconnect:
         case Errc::too_big:
         case Errc::bad_message:
         case Errc::unsupported:
