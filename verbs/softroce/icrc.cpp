@@ -1,5 +1,6 @@
 #include "verbs/softroce/icrc.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <isa-l/crc.h>
@@ -19,45 +20,31 @@ std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) noexcep
     return crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
 }
 
-void fill_udp(std::byte* udp, const IcrcPath& path, std::size_t bytes) noexcept {
-    store_be16(udp, path.source.port());
-    store_be16(udp + 2, path.destination.port());
-    store_be16(udp + 4, narrow<std::uint16_t>(kUdpBytes + bytes));
+void fill_udp(std::byte* udp, const SockAddr& source, const SockAddr& destination) noexcept {
+    store_be16(udp, source.port());
+    store_be16(udp + 2, destination.port());
     store_be16(udp + 6, 0xFFFF);  // checksum, masked
 }
 
-std::uint32_t crc_of_v4(const IcrcPath& path, std::size_t bytes) noexcept {
-    std::array<std::byte, kMaskedLrhBytes + kIpv4Bytes + kUdpBytes> head{};
-    std::memset(head.data(), 0xFF, kMaskedLrhBytes);
-    std::byte* ip = head.data() + kMaskedLrhBytes;
+void fill_v4(std::byte* ip, const SockAddr& source, const SockAddr& destination) noexcept {
     store_u8(ip, 0x45);
-    store_u8(ip + 1, 0xFF);  // TOS, masked
-    store_be16(ip + 2, narrow<std::uint16_t>(kIpv4Bytes + kUdpBytes + bytes));
-    store_be16(ip + 4, path.ip_id);
+    store_u8(ip + 1, 0xFF);      // TOS, masked
     store_be16(ip + 6, 0x4000);  // don't fragment
     store_u8(ip + 8, 0xFF);      // TTL, masked
     store_u8(ip + 9, IPPROTO_UDP);
     store_be16(ip + 10, 0xFFFF);  // header checksum, masked
-    const auto source = path.source.gid(), destination = path.destination.gid();
-    std::memcpy(ip + 12, source.data() + 12, 4);
-    std::memcpy(ip + 16, destination.data() + 12, 4);
-    fill_udp(ip + kIpv4Bytes, path, bytes);
-    return crc32(0, head);
+    const auto from = source.gid(), to = destination.gid();
+    std::memcpy(ip + 12, from.data() + 12, 4);
+    std::memcpy(ip + 16, to.data() + 12, 4);
 }
 
-std::uint32_t crc_of_v6(const IcrcPath& path, std::size_t bytes) noexcept {
-    std::array<std::byte, kMaskedLrhBytes + kIpv6Bytes + kUdpBytes> head{};
-    std::memset(head.data(), 0xFF, kMaskedLrhBytes);
-    std::byte* ip = head.data() + kMaskedLrhBytes;
+void fill_v6(std::byte* ip, const SockAddr& source, const SockAddr& destination) noexcept {
     store_be32(ip, 0x6FFFFFFF);  // version 6; traffic class and flow label, masked
-    store_be16(ip + 4, narrow<std::uint16_t>(kUdpBytes + bytes));
     store_u8(ip + 6, IPPROTO_UDP);
     store_u8(ip + 7, 0xFF);  // hop limit, masked
-    const auto source = path.source.gid(), destination = path.destination.gid();
-    std::memcpy(ip + 8, source.data(), source.size());
-    std::memcpy(ip + 24, destination.data(), destination.size());
-    fill_udp(ip + kIpv6Bytes, path, bytes);
-    return crc32(0, head);
+    const auto from = source.gid(), to = destination.gid();
+    std::memcpy(ip + 8, from.data(), from.size());
+    std::memcpy(ip + 24, to.data(), to.size());
 }
 
 constexpr std::uint32_t times_x(std::uint32_t v) noexcept {
@@ -100,38 +87,68 @@ constexpr Unshift kUnshift = make_unshift();
 
 }  // namespace
 
-Icrc::Icrc(const IcrcPath& path, std::size_t bytes) noexcept
-    : crc_(path.source.is_v4() ? crc_of_v4(path, bytes) : crc_of_v6(path, bytes)) {}
-
-void Icrc::add_header(std::span<const std::byte> header) noexcept {
-    NR_ASSERT(header.size() >= kBthBytes);
-    std::array<std::byte, kBthBytes> bth;
-    std::memcpy(bth.data(), header.data(), bth.size());
-    bth[kBthResv8a] = std::byte{0xFF};
-    crc_ = crc32(crc32(crc_, bth), header.subspan(kBthBytes));
+IcrcHead::IcrcHead(const SockAddr& source, const SockAddr& destination) noexcept
+    : v4_(source.is_v4()) {
+    std::memset(head_.data(), 0xFF, kMaskedLrhBytes);
+    std::byte* ip = head_.data() + kMaskedLrhBytes;
+    const std::size_t ip_bytes = v4_ ? kIpv4Bytes : kIpv6Bytes;
+    if (v4_) {
+        fill_v4(ip, source, destination);
+    } else {
+        fill_v6(ip, source, destination);
+    }
+    fill_udp(ip + ip_bytes, source, destination);
+    size_ = static_cast<std::uint8_t>(kMaskedLrhBytes + ip_bytes + kUdpBytes);
 }
 
-void Icrc::add(std::span<const std::byte> bytes) noexcept {
-    crc_ = crc32(crc_, bytes);
+std::uint32_t IcrcHead::begin(std::uint16_t ip_id, std::size_t bytes,
+                              std::span<const std::byte> header) noexcept {
+    NR_ASSERT(size_ > 0 && header.size() >= kBthBytes && header.size() <= kHeaderMax);
+    std::byte* ip = head_.data() + kMaskedLrhBytes;
+    if (v4_) {
+        store_be16(ip + 2, narrow<std::uint16_t>(kIpv4Bytes + kUdpBytes + bytes));
+        store_be16(ip + 4, ip_id);
+    } else {
+        store_be16(ip + 4, narrow<std::uint16_t>(kUdpBytes + bytes));
+    }
+    std::byte* end = head_.data() + size_;
+    store_be16(end - 4, narrow<std::uint16_t>(kUdpBytes + bytes));
+    std::memcpy(end, header.data(), header.size());
+    end[kBthResv8a] = std::byte{0xFF};
+    return crc32(0, std::span(head_).first(size_ + header.size()));
+}
+
+std::uint32_t icrc_add(std::uint32_t crc, std::span<const std::byte> bytes) noexcept {
+    return bytes.empty() ? crc : crc32(crc, bytes);
+}
+
+std::uint32_t icrc_of(IcrcHead& head, std::uint16_t ip_id,
+                      std::span<const std::byte> packet) noexcept {
+    NR_ASSERT(packet.size() >= kBthBytes);
+    const std::size_t split = std::min<std::size_t>(packet.size(), kHeaderMax);
+    const std::uint32_t crc = head.begin(ip_id, packet.size() + kIcrcBytes, packet.first(split));
+    return icrc_add(crc, packet.subspan(split));
 }
 
 std::uint32_t icrc_of(const IcrcPath& path, std::span<const std::byte> packet) noexcept {
-    Icrc icrc(path, packet.size() + kIcrcBytes);
-    icrc.add_header(packet);
-    return icrc.value();
+    IcrcHead head(path.source, path.destination);
+    return icrc_of(head, path.ip_id, packet);
 }
 
-std::uint32_t icrc_of(const IcrcPath& path, const TxPacket& packet) noexcept {
+std::uint32_t icrc_of(IcrcHead& head, std::uint16_t ip_id, const TxPacket& packet) noexcept {
     static constexpr std::array<std::byte, 3> kZeros{};
     std::size_t bytes = packet.header.size() + packet.pad + kIcrcBytes;
     for (const PayloadPiece& piece : packet.payload)
         bytes += piece.size;
-    Icrc icrc(path, bytes);
-    icrc.add_header(packet.header);
+    std::uint32_t crc = head.begin(ip_id, bytes, packet.header);
     for (const PayloadPiece& piece : packet.payload)
-        icrc.add({piece.data, piece.size});
-    icrc.add(std::span(kZeros).first(packet.pad));
-    return icrc.value();
+        crc = icrc_add(crc, {piece.data, piece.size});
+    return icrc_add(crc, std::span(kZeros).first(packet.pad));
+}
+
+std::uint32_t icrc_of(const IcrcPath& path, const TxPacket& packet) noexcept {
+    IcrcHead head(path.source, path.destination);
+    return icrc_of(head, path.ip_id, packet);
 }
 
 void store_icrc(std::byte* p, std::uint32_t icrc) noexcept {

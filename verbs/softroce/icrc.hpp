@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,24 +22,33 @@ struct IcrcPath {
     std::uint16_t ip_id = 0;
 };
 
-// One packet's ICRC, fed piece by piece: BTH and extended headers first.
-class Icrc {
+// The masked headers of one path, made once for many packets.
+class IcrcHead {
   public:
-    // `bytes` is what the UDP datagram holds, with the ICRC itself.
-    Icrc(const IcrcPath& path, std::size_t bytes) noexcept;
-    // `header` begins with the whole BTH, whose resv8a byte counts as ones.
-    void add_header(std::span<const std::byte> header) noexcept;
-    void add(std::span<const std::byte> bytes) noexcept;
-    std::uint32_t value() const noexcept { return crc_; }
+    IcrcHead() = default;
+    IcrcHead(const SockAddr& source, const SockAddr& destination) noexcept;
+    // CRC over the masked headers and `header`, which begins with the whole BTH, whose resv8a byte
+    // counts as ones; at most kHeaderMax bytes. `bytes` is what the datagram holds, with the ICRC.
+    std::uint32_t begin(std::uint16_t ip_id, std::size_t bytes,
+                        std::span<const std::byte> header) noexcept;
 
   private:
-    std::uint32_t crc_;
+    static constexpr std::size_t kHeadMax = 8 + 40 + 8;  // masked LRH, IPv6, UDP
+    std::array<std::byte, kHeadMax + kHeaderMax> head_{};
+    std::uint8_t size_ = 0;
+    bool v4_ = true;
 };
+
+// Goes on with more bytes.
+std::uint32_t icrc_add(std::uint32_t crc, std::span<const std::byte> bytes) noexcept;
 
 // ICRC over one whole packet without its ICRC: BTH (at least 12 bytes) to the last pad byte.
 std::uint32_t icrc_of(const IcrcPath& path, std::span<const std::byte> packet) noexcept;
+std::uint32_t icrc_of(IcrcHead& head, std::uint16_t ip_id,
+                      std::span<const std::byte> packet) noexcept;
 // ICRC over a packet in pieces, as it is sent.
 std::uint32_t icrc_of(const IcrcPath& path, const TxPacket& packet) noexcept;
+std::uint32_t icrc_of(IcrcHead& head, std::uint16_t ip_id, const TxPacket& packet) noexcept;
 
 // Little-endian, as Linux sends it.
 void store_icrc(std::byte* p, std::uint32_t icrc) noexcept;

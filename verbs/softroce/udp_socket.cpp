@@ -102,6 +102,7 @@ Result<void> set_ip_options(int fd, const SockAddr& bound) noexcept {
     }
     // Old kernels lack it, and then hand over packet by packet.
     set_option(fd, IPPROTO_UDP, UDP_GRO, on);
+    set_option(fd, SOL_SOCKET, SO_RXQ_OVFL, on);  // for a counter only
     return {};
 }
 

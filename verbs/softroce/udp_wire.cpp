@@ -42,6 +42,7 @@ struct Ancillary {
 // Consecutive packets to one destination that go down in one sendmsg.
 struct Batch {
     SockAddr local, peer;
+    IcrcHead icrc_head;
     std::uint32_t qpn = 0;
     std::uint32_t packets = 0, bytes = 0, segment_size = 0;
     bool closed = false;  // its last packet was shorter
@@ -77,7 +78,7 @@ class UdpWire final : public Wire {
     void on_send_error(const Batch& batch, int error) noexcept;
     std::uint32_t deliver(std::span<const std::byte> bytes, std::uint32_t segment_size,
                           const RxPacket& addresses, RxSink& sink) noexcept;
-    bool check_icrc(const RxPacket& packet, std::uint16_t segment) noexcept;
+    bool check_icrc(const RxPacket& packet, IcrcHead& head, std::uint16_t segment) noexcept;
     std::uint32_t read_ancillary(msghdr& message, SockAddr& to) noexcept;
 
     UniqueFd fd_;
@@ -107,7 +108,7 @@ void UdpWire::send(const Path& path, const TxPacket& packet) noexcept {
     Batch& batch = batch_for(path, load_be24(packet.header.data() + 5), size);
 
     const auto id = static_cast<std::uint16_t>(batch.packets);
-    const std::uint32_t icrc = icrc_of(IcrcPath{path.local, path.peer, id}, packet);
+    const std::uint32_t icrc = icrc_of(batch.icrc_head, id, packet);
     append_meta(batch, packet.header);
     for (const PayloadPiece& piece : packet.payload)
         append_piece(batch, piece.data, piece.size);
@@ -141,6 +142,7 @@ Batch& UdpWire::batch_for(const Path& path, std::uint32_t qpn, std::uint32_t siz
     batch = Batch{};
     batch.local = path.local;
     batch.peer = path.peer;
+    batch.icrc_head = IcrcHead(path.local, path.peer);
     batch.qpn = qpn;
     batch.first_piece = pieces_used_;
     return batch;
@@ -275,6 +277,10 @@ std::uint32_t UdpWire::read_ancillary(msghdr& message, SockAddr& to) noexcept {
             int size = 0;
             read(size);
             segment_size = size > 0 ? static_cast<std::uint32_t>(size) : 0;
+        } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+            std::uint32_t dropped = 0;  // since the socket was made
+            read(dropped);
+            counters_.rx_overflows = dropped;
         } else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
             in_pktinfo info{};
             read(info);
@@ -296,6 +302,7 @@ std::uint32_t UdpWire::deliver(std::span<const std::byte> bytes, std::uint32_t s
     if (segment_size == 0) segment_size = static_cast<std::uint32_t>(bytes.size());
     std::uint32_t delivered = 0;
     RxPacket packet = addresses;
+    IcrcHead head(addresses.from, addresses.to);
     if (bytes.empty()) {
         ++counters_.rx_packets;
         ++counters_.rx_short;
@@ -308,7 +315,7 @@ std::uint32_t UdpWire::deliver(std::span<const std::byte> bytes, std::uint32_t s
         counters_.rx_bytes += size;
         if (size < kBthBytes + kIcrcBytes) {
             ++counters_.rx_short;
-        } else if (!check_icrc(packet, segment)) {
+        } else if (!check_icrc(packet, head, segment)) {
             ++counters_.rx_bad_icrc;
         } else {
             packet.bytes = packet.bytes.first(size - kIcrcBytes);
@@ -319,10 +326,10 @@ std::uint32_t UdpWire::deliver(std::span<const std::byte> bytes, std::uint32_t s
     return delivered;
 }
 
-bool UdpWire::check_icrc(const RxPacket& packet, std::uint16_t segment) noexcept {
+bool UdpWire::check_icrc(const RxPacket& packet, IcrcHead& head, std::uint16_t segment) noexcept {
     const auto covered = packet.bytes.first(packet.bytes.size() - kIcrcBytes);
     const std::uint32_t received = load_icrc(covered.data() + covered.size());
-    const std::uint32_t computed = icrc_of(IcrcPath{packet.from, packet.to, segment}, covered);
+    const std::uint32_t computed = icrc_of(head, segment, covered);
     if (computed == received) return true;
     if (!packet.to.is_v4()) return false;
     const auto id = solve_ip_id(computed, received, segment, packet.bytes.size());

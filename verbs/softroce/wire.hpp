@@ -6,11 +6,13 @@
 #include "base/result.hpp"
 #include "base/sock_addr.hpp"
 
-// The seam below the soft device: RoCEv2 packets to and from peers. Two wires: UdpWire (sockets) and LoopWire (in
-// process, seeded faults, virtual time). The wire owns the ICRC: it knows the IP header that the ICRC covers.
+// The seam below the soft device: RoCEv2 packets to and from peers. Two wires: UdpWire (sockets)
+// and LoopWire (in process, seeded faults, virtual time). The wire owns the ICRC: it knows the IP
+// header that the ICRC covers.
 namespace nfsrdma::verbs::softroce {
 
-inline constexpr std::uint32_t kHeaderMax = 64;  // BTH and the extended headers of any opcode that we send
+inline constexpr std::uint32_t kHeaderMax =
+    64;  // BTH and the extended headers of any opcode that we send
 inline constexpr std::uint32_t kPayloadPieces = 8;
 inline constexpr std::uint16_t kRoceV2Port = 4791;
 
@@ -25,7 +27,8 @@ struct PayloadPiece {
     std::uint32_t size = 0;
 };
 
-// One packet to send. `header` is copied by Wire::send; payload pieces are lent until Wire::flush returns.
+// One packet to send. `header` is copied by Wire::send; payload pieces are lent until Wire::flush
+// returns.
 struct TxPacket {
     std::span<const std::byte> header;
     std::span<const PayloadPiece> payload;
@@ -51,6 +54,7 @@ struct WireCounters {
     std::uint64_t tx_packets = 0, tx_calls = 0, tx_bytes = 0, tx_errors = 0;
     std::uint64_t rx_packets = 0, rx_calls = 0, rx_bytes = 0;
     std::uint64_t rx_bad_icrc = 0, rx_short = 0, rx_solved_ip_id = 0;
+    std::uint64_t rx_overflows = 0;  // dropped by the socket: its receive buffer was full
 };
 
 class Wire {
@@ -64,7 +68,8 @@ class Wire {
     // Our address towards `peer`. Errc::system when there is no route.
     virtual Result<SockAddr> local_towards(const SockAddr& peer) noexcept = 0;
     virtual std::uint32_t mtu() const noexcept = 0;  // RoCE path MTU: 256..4096
-    // Bytes that may be on their way to us before packets are dropped: from SO_RCVBUF as it was really given.
+    // Bytes that may be on their way to us before packets are dropped: from SO_RCVBUF as it was
+    // really given.
     virtual std::uint32_t receive_window() const noexcept = 0;
     virtual std::uint16_t port() const noexcept = 0;
     virtual int fd() const noexcept = 0;  // to sleep on; -1: none (simulated)

@@ -109,6 +109,16 @@ TEST(Icrc, PiecesGiveTheIcrcOfTheWhole) {
     }
 }
 
+TEST(Icrc, OneHeadServesManyPackets) {
+    const SockAddr a = SockAddr::v4(0x7F000001, 4791), b = SockAddr::v4(0x7F000002, 5000);
+    IcrcHead head(a, b);
+    for (std::size_t size = 12; size < 300; ++size) {
+        const auto packet = random_bytes(size, size);
+        const auto id = static_cast<std::uint16_t>(size * 7);
+        EXPECT_EQ(icrc_of(head, id, packet), icrc_of(IcrcPath{a, b, id}, packet)) << size;
+    }
+}
+
 TEST(Icrc, StoredLittleEndian) {
     std::array<std::byte, 4> bytes;
     store_icrc(bytes.data(), 0x11223344);

@@ -270,6 +270,33 @@ TEST(UdpWire, AWindowOfUnreadPacketsIsNotDropped) {
     }
 }
 
+TEST(UdpWire, WhatTheSocketDropsIsCounted) {
+    auto a = make_wire(kA);
+    auto made = create_udp_wire({.bind = kB, .receive_buffer_bytes = 65'536});
+    ASSERT_TRUE(made);
+    Wire& b = **made;
+    const Path path{kA.with_port(a->port()), kB.with_port(b.port())};
+    const TestPacket packet(5, 0, 4096);
+    // A small window holds as well, and more does not.
+    const std::size_t fits = b.receive_window() / packet.flat().size();
+    for (std::size_t i = 0; i < fits; ++i)
+        a->send(path, packet.tx());
+    a->flush();
+    Received got;
+    receive(b, got, fits);
+    EXPECT_EQ(got.packets.size(), fits);
+    EXPECT_EQ(b.counters().rx_overflows, 0u);
+    for (std::size_t i = 0; i < 20 * fits; ++i)
+        a->send(path, packet.tx());
+    a->flush();
+    receive(b, got, 2 * fits);
+    a->send(path, packet.tx());  // the next packet tells of it
+    a->flush();
+    for (int i = 0; i < 100 && b.counters().rx_overflows == 0; ++i)
+        b.poll(got);
+    EXPECT_GT(b.counters().rx_overflows, 0u);
+}
+
 TEST(UdpWire, AGroupGetsEachPacketByItsQueuePairNumber) {
     constexpr std::uint32_t kLoops = 3;
     auto wires = create_udp_wires({.bind = kB}, kLoops);
