@@ -21,7 +21,7 @@ namespace nfsrdma::verbs::softroce {
 namespace {
 constexpr std::uint64_t kRetryTotalNs = 2 * kNsPerSec;  // a peer that is not scheduled is not dead
 constexpr std::uint32_t kRnrForEver = 7;
-constexpr std::uint64_t kWindowFloor = 16 * 1024;
+constexpr std::uint64_t kWindowFloor = std::uint64_t{16} * 1024;
 
 WcStatus status_of(std::uint8_t syndrome) noexcept {
     switch (static_cast<NakCode>(syndrome & 31)) {

@@ -15,6 +15,8 @@ class SoftCq final : public CompletionQueue {
   public:
     SoftCq(SoftDevice& device, std::uint32_t entries);
     ~SoftCq() override;
+    SoftCq(const SoftCq&) = delete;
+    SoftCq& operator=(const SoftCq&) = delete;
     std::uint32_t poll() noexcept override;
     bool arm() noexcept override { return head_ == tail_; }
 

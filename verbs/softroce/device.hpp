@@ -31,6 +31,8 @@ class SoftDevice final : public Device, public Pollable, public RxSink {
     static Result<std::unique_ptr<SoftDevice>> create(Loop& loop, std::unique_ptr<Wire> wire,
                                                       const SoftOptions& options);
     ~SoftDevice() override;
+    SoftDevice(const SoftDevice&) = delete;
+    SoftDevice& operator=(const SoftDevice&) = delete;
 
     Loop& loop() noexcept override { return loop_; }
     const DeviceCaps& caps() const noexcept override { return caps_; }

@@ -32,6 +32,8 @@ class LoopHost final : public Wire {
         ring_.resize(net.options_.frames);
     }
     ~LoopHost() override { net_.forget(*this); }
+    LoopHost(const LoopHost&) = delete;
+    LoopHost& operator=(const LoopHost&) = delete;
 
     void send(const Path& path, const TxPacket& packet) noexcept override {
         ++counters_.tx_packets;

@@ -134,6 +134,8 @@ class SoftPd final : public ProtectionDomain {
   public:
     explicit SoftPd(SoftDevice& device) noexcept : device_(device) {}
     ~SoftPd() override;
+    SoftPd(const SoftPd&) = delete;
+    SoftPd& operator=(const SoftPd&) = delete;
     const DeviceCaps& caps() const noexcept override;
     // Errc::invalid_argument for memory without an address; no bytes at all are allowed.
     Result<std::unique_ptr<Mr>> register_memory(std::span<std::byte> memory,

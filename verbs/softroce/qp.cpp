@@ -22,7 +22,7 @@ namespace nfsrdma::verbs::softroce {
 
 namespace {
 constexpr std::uint32_t kPmtuMin = 256, kPmtuMax = 4096;
-constexpr std::uint64_t kWindowMin = 16 * 1024;
+constexpr std::uint64_t kWindowMin = std::uint64_t{16} * 1024;
 }  // namespace
 
 template <class Wqe>

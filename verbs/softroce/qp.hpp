@@ -65,7 +65,9 @@ class WorkQueue {
   public:
     WorkQueue(std::uint32_t wqes, std::uint32_t sges);
     Wqe& at(std::uint32_t index) noexcept { return wqes_[index & mask_]; }
-    Sge* sges(std::uint32_t index) noexcept { return &sges_[(index & mask_) * sges_max_]; }
+    Sge* sges(std::uint32_t index) noexcept {
+        return &sges_[std::size_t{index & mask_} * sges_max_];
+    }
     std::uint32_t sges_max() const noexcept { return sges_max_; }
     bool empty() const noexcept { return head == tail; }
     std::uint32_t size() const noexcept { return tail - head; }
@@ -150,8 +152,10 @@ class SoftQp final : public QueuePair,
                      public ListHook<ReadWaitList>,
                      public ListHook<EventList> {
   public:
-    ~SoftQp()
-        override;  // drops what is still posted; completions that were not polled are lost with it
+    // Drops what is still posted; completions that were not polled are lost with it.
+    ~SoftQp() override;
+    SoftQp(const SoftQp&) = delete;
+    SoftQp& operator=(const SoftQp&) = delete;
 
     std::uint32_t qpn() const noexcept { return qpn_; }
     // Drawn at random when the queue pair was made; QpAttr::sq_psn of a connection that CM makes.
