@@ -27,8 +27,9 @@ void TransportImpl::on_received(void* arg, Rep& rep) noexcept {
 }
 
 void TransportImpl::on_receive_failed(void* arg) noexcept {
-    static_cast<TransportImpl*>(arg)->endpoint_->disconnect(
-        {Errc::reconnect, 0, "a Receive failed"});
+    Endpoint& endpoint = *static_cast<TransportImpl*>(arg)->endpoint_;
+    // While connecting, the CM's own event says why the attempt failed.
+    if (endpoint.connected()) endpoint.disconnect({Errc::reconnect, 0, "a Receive failed"});
 }
 
 void TransportImpl::on_send_done(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
