@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tools/nfsrdma/session.hpp"
+#include "tools/nfsrdma/tree_get.hpp"
 
 // What several subcommands need.
 namespace nfsrdma::tool {
@@ -17,7 +18,6 @@ std::unique_ptr<Session> open_for(const Options& options, std::vector<Url>& urls
 void complain(const Url& url, const nfs::client::Outcome& outcome);
 void complain(const Url& url, std::string_view below, const nfs::client::Outcome& outcome);
 
-inline constexpr std::uint32_t kDepth = 8;           // READs or WRITEs of one file in flight
-inline constexpr std::uint32_t kTreeDepthMax = 512;  // deeper is no tree that people make
+inline constexpr std::uint32_t kDepth = 8;  // READs or WRITEs of one file in flight
 
 }  // namespace nfsrdma::tool

@@ -6,37 +6,36 @@
 #include <string>
 #include <vector>
 
+#include "tools/nfsrdma/calls.hpp"
 #include "tools/nfsrdma/progress.hpp"
-#include "tools/nfsrdma/session.hpp"
 
 namespace nfsrdma::tool {
 
-// A fixed number of reusable jobs that run side by side on the session's loop. The caller waits for
-// a free one, starts it, and goes on; failures are told by `report`.
+// A fixed number of reusable jobs that run side by side on the loop of the calls. The caller waits
+// for a free one, starts it, and goes on; failures are told by `report`.
 template <class Job>
 class JobSet {
   public:
     using Report =
         std::function<void(const std::string& label, const nfs::client::Outcome& outcome)>;
-    JobSet(Session& session, std::uint32_t count, std::uint32_t depth, Progress& progress,
+    JobSet(Calls& calls, std::uint32_t count, std::uint32_t depth, Progress& progress,
            Report report)
-        : session_(session), report_(std::move(report)) {
+        : calls_(calls), report_(std::move(report)) {
         for (std::uint32_t i = 0; i < std::max(count, 1u); ++i) {
-            Job& job =
-                *jobs_.emplace_back(std::make_unique<Job>(session.client(), depth, progress));
+            Job& job = *jobs_.emplace_back(std::make_unique<Job>(calls.client(), depth, progress));
             job.user = this;
             job.done = on_done;
         }
     }
     void start(typename Job::Task task) {
-        session_.wait_until([this] { return busy_ < jobs_.size(); });
+        calls_.wait_until([this] { return busy_ < jobs_.size(); });
         const auto free =
             std::find_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return !job->busy(); });
         ++busy_;
         (*free)->start(std::move(task));
     }
     void wait_for_all() {
-        session_.wait_until([this] { return busy_ == 0; });
+        calls_.wait_until([this] { return busy_ == 0; });
     }
     bool failed() const noexcept { return failed_; }
 
@@ -48,7 +47,7 @@ class JobSet {
         self.failed_ = true;
         self.report_(job.label(), job.outcome);
     }
-    Session& session_;
+    Calls& calls_;
     Report report_;
     std::vector<std::unique_ptr<Job>> jobs_;
     std::size_t busy_ = 0;

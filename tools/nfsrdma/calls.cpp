@@ -1,0 +1,193 @@
+#include "tools/nfsrdma/calls.hpp"
+
+#include <algorithm>
+
+#include "tools/nfsrdma/text.hpp"
+
+namespace nfsrdma::tool {
+namespace {
+
+using nfs::client::FileHandle;
+using nfs::client::Outcome;
+
+constexpr std::uint64_t kForeverNs = 365ull * 24 * 3600 * kNsPerSec;
+
+}  // namespace
+
+// What MOUNT knows tells where in the path the export ends; where it tells nothing, the path is
+// tried from its end on.
+bool Calls::mount(const std::string& wanted) {
+    const std::string path = normal_path(wanted);
+    std::vector<std::string> exports;
+    Outcome outcome;
+    if (find_export(path, exports)) {
+        if (try_mount(export_, outcome)) return true;
+        complain(server_.server(), "cannot mount '" + export_ + "': " + to_string(outcome));
+        return false;
+    }
+    if (exports.empty()) {
+        for (std::string tried = path;;) {
+            if (try_mount(tried, outcome)) return true;
+            if (!outcome.rpc || tried == "/") break;
+            tried = normal_path(tried.substr(0, tried.rfind('/')));
+        }
+    }
+    std::string known;
+    for (const std::string& name : exports)
+        known += " " + name;
+    complain(server_.server(),
+             "'" + path + "' is not exported: " +
+                 (known.empty() ? to_string(outcome) : "the exports are" + known));
+    return false;
+}
+
+bool Calls::find_export(const std::string& path, std::vector<std::string>& exports) {
+    nfs::client::ExportOp op;
+    if (!run(op).ok()) return false;
+    for (const mountexport3* entry = op.res.entries; entry != nullptr; entry = entry->ex_next) {
+        if (entry->ex_dir == nullptr) continue;
+        const std::string name = normal_path(entry->ex_dir);
+        exports.push_back(name);
+        if (is_path_prefix(name, path) && name.size() > export_.size()) export_ = name;
+    }
+    return !export_.empty();
+}
+
+bool Calls::try_mount(const std::string& path, Outcome& outcome) {
+    struct Waiting {
+        bool finished = false;
+    } waiting;
+    nfs::client::MountFlow flow(*client_);
+    flow.start(
+        path.c_str(),
+        [](nfs::client::MountFlow& f) noexcept { static_cast<Waiting*>(f.user)->finished = true; },
+        &waiting);
+    wait_until([&] { return waiting.finished; });
+    outcome = flow.outcome;
+    if (!outcome.ok()) return false;
+    root_ = flow.root;
+    export_ = path;
+    return true;
+}
+
+void Calls::wait_until(const std::function<bool()>& finished) {
+    const auto ask = [](void* arg) { return (*static_cast<const std::function<bool()>*>(arg))(); };
+    std::function<bool()> copy = finished;
+    loop().run_until(ask, &copy, kForeverNs);
+}
+
+void Calls::sleep(std::uint64_t ns) {
+    (void)loop().run_until([](void* arg) { return static_cast<Calls*>(arg)->interrupted_; }, this,
+                           ns);
+}
+
+Outcome Calls::run(nfs::client::Op& op) {
+    bool finished = false;
+    op.user = &finished;
+    op.done = [](nfs::client::Op& o) noexcept { *static_cast<bool*>(o.user) = true; };
+    client_->start(op);
+    wait_until([&] { return finished; });
+    return op.outcome;
+}
+
+bool Calls::holds(const Url& url) const {
+    if (!url.same_server(server_)) {
+        complain(url.text(),
+                 "is on another server than " + server_.server() + "; one command, one server");
+        return false;
+    }
+    if (!is_path_prefix(export_, normal_path(url.path))) {
+        complain(url.text(), "is not in the export '" + export_ + "' of the other path");
+        return false;
+    }
+    return true;
+}
+
+std::string Calls::below_export(const Url& url) const {
+    const std::string path = normal_path(url.path);
+    return export_ == "/" ? path : path.substr(export_.size());
+}
+
+Found Calls::walk(const nfs::client::PathWalk::Options& options) {
+    nfs::client::PathWalk walk(*client_);
+    bool finished = false;
+    walk.user = &finished;
+    walk.done = [](nfs::client::PathWalk& w) noexcept { *static_cast<bool*>(w.user) = true; };
+    walk.start(options);
+    wait_until([&] { return finished; });
+    return {walk.outcome, walk.object, walk.attributes, walk.last_name()};
+}
+
+Found Calls::walk(const Url& url, bool follow_last) {
+    nfs::client::PathWalk::Options options;
+    options.root = root_;
+    options.path = below_export(url);
+    // As in every file system, a slash behind a link asks for what it leads to.
+    options.follow_last = follow_last || url.ends_in_slash();
+    return walk(options);
+}
+
+Found Calls::walk_to_parent(const Url& url) {
+    nfs::client::PathWalk::Options options;
+    options.root = root_;
+    options.path = below_export(url);
+    options.parent_only = true;
+    return walk(options);
+}
+
+Found Calls::look_up(const FileHandle& directory, const std::string& name) {
+    std::string copy = name;
+    nfs::client::LookupOp lookup;
+    lookup.args.what = {directory.view(), copy.data()};
+    Found found;
+    found.outcome = run(lookup);
+    if (!found.outcome.ok()) return found;
+    found.handle = lookup.object;
+    if (lookup.attributes() != nullptr) {
+        found.attributes = *lookup.attributes();
+        return found;
+    }
+    nfs::client::GetattrOp getattr;
+    getattr.args.object = found.handle.view();
+    found.outcome = run(getattr);
+    if (found.outcome.ok()) found.attributes = getattr.res.GETATTR3res_u.resok.obj_attributes;
+    return found;
+}
+
+Outcome Calls::list(const FileHandle& directory, std::vector<Entry>& entries) {
+    struct Listing {
+        std::vector<Entry>& entries;
+        bool finished = false;
+    } listing{entries};
+    nfs::client::DirReader reader(*client_);
+    reader.user = &listing;
+    reader.on_entry = [](nfs::client::DirReader& r, const nfs::client::DirEntry& from) noexcept {
+        const std::string_view name = from.name;
+        if (name == "." || name == "..") return true;
+        Entry entry;
+        entry.name = name;
+        entry.handle = from.handle;
+        if (from.attributes != nullptr) entry.attributes = *from.attributes;
+        entry.known = from.attributes != nullptr && !from.handle.empty();
+        static_cast<Listing*>(r.user)->entries.push_back(std::move(entry));
+        return true;
+    };
+    reader.done = [](nfs::client::DirReader& r) noexcept {
+        static_cast<Listing*>(r.user)->finished = true;
+    };
+    reader.start(directory);
+    wait_until([&] { return listing.finished; });
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    for (Entry& entry : entries) {
+        if (entry.known || !nfs::client::is_plain_name(entry.name.c_str())) continue;
+        Found found = look_up(directory, entry.name);
+        if (!found.outcome.ok()) continue;  // gone meanwhile, or not for us
+        entry.handle = found.handle;
+        entry.attributes = found.attributes;
+        entry.known = true;
+    }
+    return reader.outcome;
+}
+
+}  // namespace nfsrdma::tool

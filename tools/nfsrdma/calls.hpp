@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/loop.hpp"
+#include "nfs/client/client.hpp"
+#include "nfs/client/read_dir.hpp"
+#include "nfs/client/walk.hpp"
+#include "tools/nfsrdma/url.hpp"
+
+namespace nfsrdma::tool {
+
+// An entry of a directory, owned.
+struct Entry {
+    std::string name;
+    fattr3 attributes{};
+    nfs::client::FileHandle handle;
+    bool known = false;  // attributes and handle were told
+};
+
+// What a path leads to.
+struct Found {
+    nfs::client::Outcome outcome;
+    nfs::client::FileHandle handle;
+    fattr3 attributes{};
+    std::string name;  // of walk_to_parent: the last component
+};
+
+// NFS calls on one mounted export that wait for their answer while everything else on the loop goes
+// on: jobs that were started meanwhile. They run the loop, and so are not for callbacks.
+class Calls {
+  public:
+    // The client outlives this. `server`: whom the client talks to.
+    Calls(nfs::client::Client& client, const Url& server) : client_(&client), server_(server) {}
+    virtual ~Calls() = default;
+    Calls(const Calls&) = delete;
+    Calls& operator=(const Calls&) = delete;
+
+    // Mounts the export that holds `path`; false after complaint.
+    bool mount(const std::string& path);
+    nfs::client::Client& client() noexcept { return *client_; }
+    Loop& loop() noexcept { return client_->loop(); }
+    bool connected() const noexcept { return client_->xprt().connected(); }
+    bool interrupted() const noexcept { return interrupted_; }
+    const std::string& export_path() const noexcept { return export_; }
+    // False, after complaint, when `url` is not below the export.
+    bool holds(const Url& url) const;
+
+    nfs::client::Outcome run(nfs::client::Op& op);
+    void wait_until(const std::function<bool()>& finished);
+    void sleep(std::uint64_t ns);  // ends early when interrupted
+    Found walk(const Url& url, bool follow_last);
+    Found walk_to_parent(const Url& url);
+    Found look_up(const nfs::client::FileHandle& directory, const std::string& name);
+    // Without "." and ".."; sorted by name. Entries of which the server told too little are looked
+    // up. Names are as the server sent them: see is_plain_name.
+    nfs::client::Outcome list(const nfs::client::FileHandle& directory,
+                              std::vector<Entry>& entries);
+
+  protected:
+    Calls() = default;
+    nfs::client::Client* client_ = nullptr;
+    Url server_;
+    std::string export_;  // normal; empty: nothing is mounted
+    bool interrupted_ = false;
+
+  private:
+    bool try_mount(const std::string& path, nfs::client::Outcome& outcome);
+    bool find_export(const std::string& path, std::vector<std::string>& exports);
+    Found walk(const nfs::client::PathWalk::Options& options);
+    std::string below_export(const Url& url) const;
+    nfs::client::FileHandle root_;
+};
+
+}  // namespace nfsrdma::tool

@@ -1,0 +1,30 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sunrpc/clnt.hpp"
+#include "xprtrdma/transport.hpp"
+
+namespace nfsrdma::tool {
+
+// What was copied, and how long that took.
+struct Moved {
+    double seconds = 0;
+    std::uint64_t bytes = 0;
+};
+
+// One line of --stats, one member of --json.
+struct Statistic {
+    const char* name;
+    double value;
+    bool whole;  // a count
+};
+
+std::vector<Statistic> statistics_of(const xprtrdma::TransportCounters& rdma,
+                                     const pools::IoCounters& io, const sunrpc::ClntCounters& rpc,
+                                     const Moved& moved);
+std::string to_text(const std::vector<Statistic>& statistics);
+std::string to_json(const std::vector<Statistic>& statistics);  // one object on one line
+
+}  // namespace nfsrdma::tool
