@@ -69,8 +69,8 @@ void form_send(SvcTransport& transport, RecvCtxt& call, const ReplyPlan& plan) n
     MessagePieces message;
     message.add(front);
     if (!plan.long_reply) {
-        for (const std::span<std::byte> piece :
-             message_pieces(call.res, plan.placed, transport.server().zeros).all())
+        const MessagePieces body = message_pieces(call.res, plan.placed, transport.server().zeros);
+        for (const std::span<std::byte> piece : body.all())
             message.add(piece);
     }
     for (const std::span<std::byte> piece : message.all())
