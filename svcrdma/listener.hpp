@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/trace.hpp"
 #include "pools/page_list.hpp"
 #include "pools/provision.hpp"
 #include "sunrpc/xprt.hpp"
@@ -19,6 +20,8 @@ struct ServerOptions {
     // Payload runs of max_payload shared by all connections of the loop.
     std::uint32_t payload_runs = 64;
     std::uint64_t idle_timeout_ns = 0;  // 0: never
+    // Where the stages of each call are noted, or nullptr; outlives the listener.
+    TraceRing* trace = nullptr;
 };
 
 struct ServerCounters {

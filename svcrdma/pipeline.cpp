@@ -73,6 +73,7 @@ void advance_while_it_goes(SvcTransport& transport, RecvCtxt& call) noexcept {
         const Stage before = call.stage;
         call.stage = advance(transport, call);
         if (call.stage == before || call.stage == Stage::free) break;
+        transport.trace(call);
     }
     call.stepping = false;
 }

@@ -25,6 +25,7 @@ SvcTransport::SvcTransport(Server& server, std::unique_ptr<verbs::CmId> id) noex
     : server_(server),
       id_(std::move(id)),
       peer_(id_->peer()),
+      trace_connection_(static_cast<std::uint32_t>(server.counters.accepted) + 1),
       idle_timer_(&SvcTransport::on_idle),
       drain_timer_(&SvcTransport::on_drain) {
     work_.transport = idle_timer_.transport = drain_timer_.transport = this;
@@ -63,6 +64,8 @@ Result<void> SvcTransport::make_pools(std::uint32_t read_depth) {
     options.registration = server_.options.registration;
     options.local = server_.options.local;
     options.keys = provision.keys;
+    // Where every push takes a key, the longest reply needs as many beside all others.
+    if (options.local == pools::LocalStrategy::key) options.keys += SendCtxt::kPushesMax;
     options.pages_per_key = provision.pages_per_key;
     options.transfers =
         provision.transfers + SendCtxt::kPushesMax;  // the longest reply, beside all others
@@ -194,6 +197,12 @@ void SvcTransport::schedule() noexcept {
     if (work_.scheduled || over_) return;
     work_.scheduled = true;
     loop().ready(work_);
+}
+
+void SvcTransport::trace(const RecvCtxt& call) noexcept {
+    if (server_.options.trace == nullptr) return;
+    server_.options.trace->add(
+        {loop().now_ns(), call.header.xid, trace_connection_, to_string(call.stage)});
 }
 
 void SvcTransport::make_ready(RecvCtxt& call) noexcept {

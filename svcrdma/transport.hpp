@@ -64,6 +64,8 @@ class SvcTransport final : public sunrpc::SvcXprt,
     verbs::QueuePair* qp() noexcept { return qp_; }
     const rpcrdma::InlineLimits& inline_limits() const noexcept { return inline_; }
     bool may_invalidate() const noexcept { return may_invalidate_; }
+    // Notes the stage that `call` is in now.
+    void trace(const RecvCtxt& call) noexcept;
     // Its next step is due. No effect while advance() is at it, or when it is due already.
     void make_ready(RecvCtxt& call) noexcept;
     // True where `call` must queue for a transfer behind others.
@@ -117,6 +119,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     verbs::QueuePair* qp_ = nullptr;
     std::unique_ptr<pools::Io> io_;
     SockAddr peer_;
+    std::uint32_t trace_connection_;
     State state_ = State::accepting;
     bool event_owed_ = false;  // `disconnected` will come
     bool drained_ = false;     // the queue pair is empty and pools::Io knows of it

@@ -9,6 +9,26 @@ TEST(Stage, EveryStageHasAName) {
         EXPECT_STRNE(to_string(static_cast<Stage>(i)), "?");
 }
 
+TEST(Stage, TraceTellsTheWholeWalk) {
+    TraceRing trace(64);
+    ServerOptions options = defaults();
+    options.trace = &trace;
+    SvcWorld w(options);
+    auto conn = w.connect();
+    Exposed from(*conn, pattern(100, 1)), to(*conn, Bytes(100));
+    (void)w.call(*conn, {.xid = 0x77,
+                         .read = {{12, from.all()}},
+                         .write = {to.split(1)},
+                         .message = message(0x77, Op::echo_item, 100)});
+    w.world.run_for(kNsPerMs);
+    const std::string dump = trace.dump();
+    std::size_t at = 0;
+    for (const char* stage : {"pulling", "ready", "placing", "sending", "done"}) {
+        at = dump.find(stage, at);
+        EXPECT_NE(at, std::string::npos) << stage << " in\n" << dump;
+    }
+}
+
 TEST(Stage, ReceivedToReceivedNoMessageRun) {
     ServerOptions options = defaults();
     options.demand.credits = 24;

@@ -57,6 +57,7 @@ TEST(Transport, FrameBeforeTheConnectionIsEstablishedWaits) {
     w.world.net->set_tap(&tap);
     auto conn = w.connect();
     w.expect_alive(*conn);
+    EXPECT_GE(tap.mads, 2u);
     w.world.net->set_tap(nullptr);
 }
 

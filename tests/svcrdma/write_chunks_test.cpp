@@ -212,6 +212,25 @@ TEST(WriteChunk, MoreSegmentsThanTheSendQueueHolds) {
     w.expect_alive(*conn);
 }
 
+TEST(WriteChunk, LongestReplyWithAKeyForEveryPush) {
+    ServerOptions options = defaults();
+    options.local = pools::LocalStrategy::key;
+    options.demand.credits = 16;
+    SvcWorld w(options);
+    auto conn = w.connect();
+    std::vector<std::unique_ptr<Exposed>> memory;
+    for (std::uint32_t xid = 1; xid <= 16; ++xid) {
+        memory.push_back(std::make_unique<Exposed>(*conn, Bytes(20000)));
+        conn->send(Call{.xid = xid,
+                        .credits = 16,
+                        .reply = memory.back()->split(170),
+                        .message = message(xid, Op::read_inline, 19001)}
+                       .bytes());
+    }
+    for (std::uint32_t xid = 1; xid <= 16; ++xid)
+        EXPECT_EQ(w.next(*conn).header.proc, rpcrdma::Proc::nomsg);
+}
+
 TEST(WriteChunk, KeyThatIsNotTheirsEndsTheConnectionAndNoOther) {
     SvcWorld w;
     auto conn = w.connect();
