@@ -26,7 +26,7 @@ constexpr std::size_t kTargetBytes = 8u << 20;                     // eight writ
 constexpr std::uint64_t kWindow = 1u << 20;  // payload on its way; below the socket's buffer
 constexpr std::uint64_t kAckEvery = 4 * kPackets * kPayload;
 constexpr int kSocketBuffer = 4 << 20;
-constexpr int kPatienceMs = 200;
+constexpr double kPatience = 0.2, kSpin = 50e-6;  // seconds
 
 std::uint32_t crc_of(const std::byte* data, std::size_t size) {
     return crc32_gzip_refl(0, static_cast<const unsigned char*>(static_cast<const void*>(data)),
@@ -158,10 +158,21 @@ bool UdpStreamClient::take_acks(bool wait) {
     std::uint64_t received = 0;
     if (wait) {
         pollfd readable{fd_, POLLIN, 0};
-        if (poll(&readable, 1, kPatienceMs) <= 0) return false;
+        if (poll(&readable, 1, static_cast<int>(kPatience * 1000)) <= 0) return false;
     }
     while (recv(fd_, &received, sizeof received, MSG_DONTWAIT) > 0) {
         acknowledged_ = std::max(acknowledged_, received);
+    }
+    return true;
+}
+
+// Spins a little before it sleeps, as the device does; false when nothing comes any more.
+bool UdpStreamClient::wait_for_room() {
+    const auto start = Clock::now();
+    while (sent_ - acknowledged_ + kPackets * kPayload > kWindow) {
+        const double waited = seconds_since(start);
+        if (waited > kPatience) return false;
+        if (!take_acks(waited > kSpin)) return false;
     }
     return true;
 }
@@ -178,11 +189,7 @@ double UdpStreamClient::rate(double seconds) {
             if (!send_batch()) return -1;
             take_acks(false);
         }
-        // Spins, as the other side of a pair does.
-        const auto waiting = Clock::now();
-        while (sent_ - acknowledged_ + kPackets * kPayload > kWindow) {
-            take_acks(false);
-            if (seconds_since(waiting) * 1000 < kPatienceMs) continue;
+        if (sent_ - acknowledged_ + kPackets * kPayload > kWindow && !wait_for_room()) {
             sent_ = acknowledged_;  // what was lost is not counted, and not sent again
         }
     }

@@ -24,6 +24,7 @@ class UdpStreamClient {
   private:
     bool send_batch();
     bool take_acks(bool wait);
+    bool wait_for_room();
 
     int fd_ = -1;
     std::vector<std::byte> payload_, headers_;

@@ -55,7 +55,8 @@ Result<void> Endpoint::set_up(std::uint32_t data_bytes) {
     send_.done = &on_sent;
     send_.sge = io_->sge(send_.memory);
     posting_.posted = [](pools::Posting& posting, Result<void> result) noexcept {
-        if (!result) static_cast<SendPosting&>(posting).endpoint->fail(result.error());
+        if (result || result.error().code == Errc::reconnect) return;
+        static_cast<SendPosting&>(posting).endpoint->fail(result.error());
     };
     return {};
 }
@@ -131,7 +132,9 @@ void Endpoint::on_received(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
 }
 
 void Endpoint::post_receive(Receive& receive) noexcept {
-    if (auto posted = id_->qp()->post_recv(receive.wr); !posted) fail(posted.error());
+    auto posted = id_->qp()->post_recv(receive.wr);
+    // A queue pair in error: the connection's end is told apart.
+    if (!posted && posted.error().code != Errc::reconnect) fail(posted.error());
 }
 
 void Endpoint::step_when_ready() noexcept {
@@ -144,11 +147,8 @@ void Endpoint::step_when_ready() noexcept {
 void Endpoint::fail(const Error& error) noexcept {
     if (over_) return;
     if (!failed_) failed_ = error;
-    if (established_) {
-        id_->disconnect();  // its event ends us
-    } else {
-        end();
-    }
+    id_->disconnect();
+    if (!established_) end();  // else its event does
 }
 
 void Endpoint::end() noexcept {
