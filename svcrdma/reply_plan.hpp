@@ -31,9 +31,10 @@ Result<ReplyPlan> plan_reply(const rpcrdma::ParsedHeader& call, const sunrpc::Xd
 struct MessagePieces {
     std::array<std::span<std::byte>, 4> pieces;
     std::uint32_t count = 0;
-    std::span<const std::span<std::byte>> all() const noexcept {
+    std::span<const std::span<std::byte>> all() const& noexcept {
         return std::span(pieces).first(count);
     }
+    void all() const&& = delete;  // a view of what is gone
     void add(std::span<std::byte> piece) noexcept;
 };
 MessagePieces message_pieces(const sunrpc::XdrBuf& res, bool placed,
