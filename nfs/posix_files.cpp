@@ -13,7 +13,7 @@ void close_fd(int& fd) noexcept {
 }  // namespace
 
 PosixFiles::PosixFiles(std::uint32_t capacity) {
-    const std::uint32_t each = std::max(capacity / kShards, 1u);
+    const std::uint32_t each = std::max(capacity / kShards, kEachMin);
     files_.reserve(std::size_t{each} * kShards);
     for (std::uint32_t i = 0; i < kShards; ++i) {
         shards_[i].buckets.resize(2 * std::size_t{each});

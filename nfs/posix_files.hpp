@@ -29,7 +29,7 @@ struct PosixFile : ListHook<> {
 // hit allocates nothing. Any thread.
 class PosixFiles {
   public:
-    // At least one object a shard. Each may hold three descriptors.
+    // At least kEachMin objects a shard. Each may hold three descriptors.
     explicit PosixFiles(std::uint32_t capacity);
     ~PosixFiles();  // nothing may be pinned
     PosixFiles(const PosixFiles&) = delete;
@@ -52,6 +52,8 @@ class PosixFiles {
     void close_idle_writers() noexcept;
 
     static constexpr std::uint32_t kShards = 8;
+    // One operation pins up to four objects (the root stays pinned, too).
+    static constexpr std::uint32_t kEachMin = 8;
 
   private:
     struct alignas(64) Shard {

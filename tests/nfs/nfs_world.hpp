@@ -351,32 +351,36 @@ class NfsWorld {
                        const Args& args, std::span<std::byte> room,
                        const std::function<void(Res&)>& seen) {
         Reply<Res> reply(proc);
-        struct Waiting {
-            bool done = false;
-            const std::function<void(Res&)>* seen = nullptr;
-        } waiting;
-        waiting.seen = &seen;
         sunrpc::Call rpc;
         rpc.proc = &proc;
         rpc.proc_number = number;
         rpc.args = &args;
-        rpc.args_in_payload = proc.arg_item.exists() && proc.arg_item.string_bound == 0;
         rpc.res = &reply.res;
         rpc.result_room = room;
+        std::function<void()> when_seen;
+        if (seen) when_seen = [&] { seen(reply.res); };
+        run(clnt, rpc, when_seen);
+        return reply;
+    }
+    void run(sunrpc::Clnt& clnt, sunrpc::Call& rpc, const std::function<void()>& seen) {
+        struct Waiting {
+            const std::function<void()>& seen;
+            bool done = false;
+        } waiting{seen};
+        const sunrpc::DdpItem& item = rpc.proc->arg_item;
+        rpc.args_in_payload = item.exists() && item.string_bound == 0;
         rpc.user = &waiting;
         rpc.done = [](sunrpc::Call& c, Result<void> result) noexcept {
             auto& w = *static_cast<Waiting*>(c.user);
             w.done = true;
             EXPECT_TRUE(static_cast<bool>(result))
                 << c.proc->name << ": " << (result ? "" : to_string(result.error()));
-            if (result && *w.seen) (*w.seen)(*static_cast<Res*>(c.res));
+            if (result && w.seen) w.seen();
         };
         const Result<void> sent = clnt.call(rpc);
-        EXPECT_TRUE(static_cast<bool>(sent)) << proc.name;
-        if (sent) {
-            EXPECT_TRUE(world.run_until([&] { return waiting.done; })) << proc.name;
-        }
-        return reply;
+        EXPECT_TRUE(static_cast<bool>(sent)) << rpc.proc->name;
+        if (!sent) return;
+        EXPECT_TRUE(world.run_until([&] { return waiting.done; })) << rpc.proc->name;
     }
 };
 
