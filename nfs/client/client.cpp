@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint32_t kJukeboxTries = 8;
 constexpr std::uint64_t kJukeboxFirstNs = 100 * kNsPerMs;  // doubles with every try
 constexpr std::uint32_t kPage = 4096;
+constexpr std::int32_t kStatusMax = 16383;  // what the type's largest enumerator makes room for
 constexpr std::uint32_t kDirectoryMax = 64 << 10;
 constexpr std::uint32_t kReplySlack = 1024;  // RPC header and what READDIRPLUS does not count
 
@@ -43,6 +44,11 @@ nfs_fh3 FileHandle::view() const noexcept {
     // Arguments are only read, though their C type could be written.
     fh.data.data_val = as_chars(bytes_at(address_of(bytes_.data())));
     return fh;
+}
+
+void clean_type(fattr3& attributes) noexcept {
+    const std::int32_t type = raw_value(attributes.type);
+    if (type < NF3REG || type > NF3FIFO) attributes.type = static_cast<ftype3>(0);
 }
 
 Outcome Outcome::failed(const Error& error) noexcept {
@@ -168,7 +174,13 @@ void Op::on_reply(sunrpc::Call& call, Result<void> result) noexcept {
                                                         : call.proc_number == MOUNTPROC3_MNT;
     if (result && has_status) {
         // Every result is a union, and its first word the status.
-        std::memcpy(&op.outcome.status, call.res, sizeof op.outcome.status);
+        std::int32_t status = 0;
+        std::memcpy(&status, call.res, sizeof status);
+        if (status < 0 || status > kStatusMax) {
+            op.outcome.rpc = bad("status of the answer");
+        } else {
+            op.outcome.status = static_cast<nfsstat3>(status);
+        }
         if (op.retry_later()) return;
     }
     op.finish();
@@ -267,6 +279,7 @@ void LookupOp::prepare() noexcept {
 }
 
 void LookupOp::conclude() noexcept {
+    clean_type(res.LOOKUP3res_u.resok.obj_attributes.post_op_attr_u.attributes);
     if (!object.assign(res.LOOKUP3res_u.resok.object))
         outcome = Outcome::failed(bad("empty file handle"));
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 
@@ -29,6 +30,18 @@ class FileHandle {
     std::array<char, NFS3_FHSIZE> bytes_{};
     std::uint32_t size_ = 0;
 };
+
+// What stands in an enumeration that was decoded: a peer may send any number, and C++ knows only
+// those of the type.
+template <class Enum>
+std::int32_t raw_value(const Enum& value) noexcept {
+    static_assert(sizeof(Enum) == sizeof(std::int32_t));
+    std::int32_t raw = 0;
+    std::memcpy(&raw, &value, sizeof raw);
+    return raw;
+}
+// A type that is none becomes 0.
+void clean_type(fattr3& attributes) noexcept;
 
 // How a call, or a row of calls, ended.
 struct Outcome {
@@ -136,7 +149,13 @@ class ProcOp : public Op {
     void prepare() noexcept override { res = Res{}; }
 };
 
-using GetattrOp = ProcOp<NFSPROC3_GETATTR, GETATTR3args, GETATTR3res>;
+class GetattrOp final : public ProcOp<NFSPROC3_GETATTR, GETATTR3args, GETATTR3res> {
+  public:
+    const fattr3& attributes() const noexcept { return res.GETATTR3res_u.resok.obj_attributes; }
+
+  protected:
+    void conclude() noexcept override { clean_type(res.GETATTR3res_u.resok.obj_attributes); }
+};
 using SetattrOp = ProcOp<NFSPROC3_SETATTR, SETATTR3args, SETATTR3res>;
 using AccessOp = ProcOp<NFSPROC3_ACCESS, ACCESS3args, ACCESS3res>;
 using RemoveOp = ProcOp<NFSPROC3_REMOVE, REMOVE3args, REMOVE3res>;

@@ -6,11 +6,12 @@
 namespace nfsrdma::nfs::client {
 namespace {
 
-DirEntry to_entry(const entryplus3& from) noexcept {
+DirEntry to_entry(entryplus3& from) noexcept {
     DirEntry entry;
     entry.name = from.name;
     entry.fileid = from.fileid;
     if (from.name_attributes.attributes_follow != FALSE) {
+        clean_type(from.name_attributes.post_op_attr_u.attributes);
         entry.attributes = &from.name_attributes.post_op_attr_u.attributes;
     }
     // An entry whose handle is none counts as one without a handle.
@@ -20,7 +21,7 @@ DirEntry to_entry(const entryplus3& from) noexcept {
     return entry;
 }
 
-DirEntry to_entry(const entry3& from) noexcept {
+DirEntry to_entry(entry3& from) noexcept {
     DirEntry entry;
     entry.name = from.name;
     entry.fileid = from.fileid;
@@ -86,11 +87,11 @@ void DirReader::on_plain(Op& op) noexcept {
 }
 
 template <class Ok>
-void DirReader::take(const Ok& ok) noexcept {
+void DirReader::take(Ok& ok) noexcept {
     ++replies_;
     const std::uint64_t asked_from = cookie_;
     bool any = false;
-    for (const auto* entry = ok.reply.entries; entry != nullptr; entry = entry->nextentry) {
+    for (auto* entry = ok.reply.entries; entry != nullptr; entry = entry->nextentry) {
         any = true;
         ++entries_;
         cookie_ = entry->cookie;

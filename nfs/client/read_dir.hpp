@@ -37,7 +37,7 @@ class DirReader {
     static void on_plain(Op& op) noexcept;
     void ask() noexcept;
     template <class Ok>
-    void take(const Ok& ok) noexcept;
+    void take(Ok& ok) noexcept;
     void finish(const Outcome& why) noexcept;
 
     Client& client_;

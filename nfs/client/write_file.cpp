@@ -124,7 +124,7 @@ void FileWriter::take(Slot& slot) noexcept {
         return;
     }
     bytes_ += ok.count;
-    if (ok.committed != FILE_SYNC) uncommitted_ = true;
+    if (raw_value(ok.committed) != FILE_SYNC) uncommitted_ = true;
     note_verifier(ok.verf);
     slot.at_ += ok.count;
     if (slot.at_ < slot.size_ && outcome.ok()) {

@@ -249,6 +249,24 @@ TEST_F(FakeClientTest, B07_ShortReadReportsReturnedLength) {
     EXPECT_EQ(lied.rpc.error().code, Errc::bad_message);
 }
 
+// Numbers that no enumeration has: an error, or nothing known, but never undefined.
+TEST_F(FakeClientTest, StatusAndTypeOfAnyNumber) {
+    for (const std::uint32_t number : {8u, 99u, 16384u, 0x7FFFFFFFu, 0xFFFFFFFFu}) {
+        xprt.tamper = [number](std::vector<std::byte>& head, std::uint32_t& /*placed*/) {
+            store_be32(head.data() + 28, number);  // the type
+        };
+        GetattrOp op;
+        op.args.object = handle.view();
+        EXPECT_TRUE(run(op).ok());
+        EXPECT_EQ(static_cast<int>(op.attributes().type), 0) << number;
+        xprt.tamper = [number](std::vector<std::byte>& head, std::uint32_t& /*placed*/) {
+            head.resize(28);
+            store_be32(head.data() + 24, number);
+        };
+        EXPECT_FALSE(run(op).ok()) << number;
+    }
+}
+
 TEST_F(FakeClientTest, JukeboxIsTriedAgainAndThenTold) {
     GetattrOp op;
     op.args.object = handle.view();
