@@ -27,7 +27,9 @@ class BufferPool {
   public:
     static Result<std::unique_ptr<BufferPool>> create(Arena& arena, std::uint32_t count,
                                                       std::uint32_t bytes_each);
-    ~BufferPool();                         // asserts full()
+    ~BufferPool();  // asserts full()
+    BufferPool(const BufferPool&) = delete;
+    BufferPool& operator=(const BufferPool&) = delete;
     Result<Lease<Regbuf>> get() noexcept;  // Errc::again when dry
     void put(Regbuf& buffer) noexcept;
     bool full() const noexcept { return free_.size() == count_; }

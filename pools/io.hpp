@@ -157,6 +157,8 @@ class Io {
     static Result<std::unique_ptr<Io>> create(verbs::ProtectionDomain& pd, Arena& arena,
                                               const IoOptions& options);
     ~Io();  // asserts that every exposure, transfer and key is home
+    Io(const Io&) = delete;
+    Io& operator=(const Io&) = delete;
 
     void set_qp(verbs::QueuePair* qp) noexcept;
     void set_read_depth(std::uint32_t depth) noexcept;

@@ -59,7 +59,9 @@ class MrPool {
   public:
     static Result<std::unique_ptr<MrPool>> create(verbs::ProtectionDomain& pd, std::uint32_t count,
                                                   std::uint32_t pages_each);
-    ~MrPool();                         // asserts full()
+    ~MrPool();  // asserts full()
+    MrPool(const MrPool&) = delete;
+    MrPool& operator=(const MrPool&) = delete;
     Result<Lease<Mr>> get() noexcept;  // Errc::again when dry (counted); never allocates
     void put(Mr& mr) noexcept;  // idle to the free list, stale to the stale list; anything else is
                                 // our bug

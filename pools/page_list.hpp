@@ -71,6 +71,8 @@ class PageListPool {
     static Result<std::unique_ptr<PageListPool>> create(Arena& arena,
                                                         std::span<const ClassSpec> classes);
     ~PageListPool();  // asserts full()
+    PageListPool(const PageListPool&) = delete;
+    PageListPool& operator=(const PageListPool&) = delete;
     // Errc::again when dry (counted), Errc::too_big beyond the largest class.
     Result<Lease<PageList>> get(std::uint32_t bytes) noexcept;
     void put(PageList& list) noexcept;
