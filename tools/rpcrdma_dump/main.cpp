@@ -54,9 +54,7 @@ int dump(const Options& options) {
     return good ? kOk : kMalformed;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     CLI::App app{"Decodes an RPC-over-RDMA version 1 transport header (RFC 8166) from hex text"};
     Options options;
     app.add_option(
@@ -73,4 +71,14 @@ int main(int argc, char** argv) {
         return app.exit(error) == 0 ? kOk : kUsage;
     }
     return dump(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (...) {  // CLI11 throws for a wrong set of options; streams for a full disk
+        return kUsage;
+    }
 }
