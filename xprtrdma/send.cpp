@@ -13,7 +13,7 @@ void append(Req& req, std::uint32_t& count, std::span<const std::byte> memory,
     const verbs::Sge next = io.sge(memory);
     if (count > 0) {
         verbs::Sge& last = req.sges[count - 1];
-        if (last.addr + last.length == next.addr && last.lkey == next.lkey) {
+        if (last.addr + last.length == next.addr) {
             last.length += next.length;
             return;
         }
