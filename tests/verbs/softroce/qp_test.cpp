@@ -240,9 +240,11 @@ TEST(B52, RingAndPsnWrap) {
         }
         ASSERT_TRUE(w.run_until([&] { return w.a.qp->send_room() > 0; }));
     }
-    ASSERT_TRUE(w.run_until([&] { return expected == kSends; }));
+    w.run_until([&] { return expected == kSends; });
+    EXPECT_EQ(expected, kSends);
     EXPECT_TRUE(good);
     EXPECT_FALSE(w.a.qp->in_error());
+    w.stop();
 }
 
 TEST(Qp, PacketsOfStrangersAreDropped) {

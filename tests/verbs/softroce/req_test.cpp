@@ -162,6 +162,43 @@ TEST(Requester, ManyPiecesMakeOnePacket) {
     EXPECT_EQ(std::memcmp(w.b.memory, expected.data(), expected.size()), 0);
 }
 
+// Both can share one batch of the wire, and an acknowledgement that is behind its reply costs the
+// caller nothing.
+TEST(Requester, ReplyLeavesBeforeTheAcknowledgementOfItsCall) {
+    World w;
+    struct Replying : Cqe {
+        End* end = nullptr;
+    } replying;
+    replying.end = &w.b;
+    replying.done = [](Cqe& cqe, const Wc& wc) noexcept {
+        End& end = *static_cast<Replying&>(cqe).end;
+        if (wc.status == WcStatus::success)
+            EXPECT_TRUE(end.post(SendOp::send, 7, {end.sge(0, 10)}));
+    };
+    std::vector<std::pair<Opcode, std::uint64_t>> sent;
+    Tap tap([&](LoopFrame& seen, const Bth& bth) {
+        if (seen.from == w.b.address)
+            sent.emplace_back(static_cast<Opcode>(bth.opcode), w.clock.now_ns());
+        return true;
+    });
+    w.net->set_tap(&tap);
+    RecvWr recv;
+    const Sge sge = w.b.sge(0, 64);
+    recv.cqe = &replying;
+    recv.sgl = {&sge, 1};
+    ASSERT_TRUE(w.b.qp->post_recv(recv));
+    ASSERT_TRUE(w.a.recv(1, {w.a.sge(0, 64)}));
+    ASSERT_TRUE(w.a.post(SendOp::send, 2, {w.a.sge(0, 10)}));
+    w.run_for(kNsPerMs);
+    w.net->set_tap(nullptr);
+    ASSERT_EQ(sent.size(), 2u);
+    EXPECT_EQ(sent[0].first, Opcode::send_only);
+    EXPECT_EQ(sent[1].first, Opcode::acknowledge);
+    EXPECT_EQ(sent[0].second, sent[1].second);  // of one flush
+    EXPECT_EQ(w.a.log.entries.size(), 2u);
+    w.stop();
+}
+
 TEST(Requester, TwoQueuePairsShareTheWire) {
     World w;
     auto second_a = *w.a.device->create_qp(*w.a.pd, *w.a.cq, {});

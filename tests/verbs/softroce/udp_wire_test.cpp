@@ -114,7 +114,7 @@ TEST(UdpWire, EverySizeAndPadOverIpv4) {
     std::vector<std::size_t> sizes;
     for (std::size_t size = 0; size < 70; ++size)
         sizes.push_back(size);
-    for (const std::size_t size : {255, 256, 257, 1024, 4095, 4096})
+    for (const std::size_t size : {255u, 256u, 257u, 1024u, 4095u, 4096u})
         sizes.push_back(size);
     expect_round_trip(*a, *b, path, make_packets(5, sizes));
 }
@@ -255,7 +255,7 @@ TEST(UdpWire, PathMtuOfLoopbackIs4096) {
 
 // The window must not promise more than the socket holds, whatever the packets' size.
 TEST(UdpWire, AWindowOfUnreadPacketsIsNotDropped) {
-    for (const std::size_t size : {4096, 1024, 256}) {
+    for (const std::size_t size : {4096u, 1024u, 256u}) {
         auto a = make_wire(kA), b = make_wire(kB);
         const Path path{kA.with_port(a->port()), kB.with_port(b->port())};
         EXPECT_GE(b->receive_window(), 64u * 1024);
