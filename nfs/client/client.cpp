@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 
 #include "base/bytes.hpp"
 #include "nfs/binding.hpp"
@@ -144,8 +145,9 @@ std::string to_string(const Outcome& outcome) {
             case Errc::too_big:
             case Errc::unsupported:
             case Errc::invalid_argument:
-            case Errc::system:
                 return nfsrdma::to_string(error);
+            case Errc::system:
+                return std::string(error.what) + ": " + std::generic_category().message(error.sys);
         }
     }
     return std::string(describe(outcome.status)) + " (" + nfs::to_string(outcome.status) + ")";

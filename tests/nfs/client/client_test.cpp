@@ -123,7 +123,12 @@ TEST_F(ClientTest, EveryKindOfCall) {
         ASSERT_TRUE(run(readlink).ok());
         EXPECT_EQ(std::string(readlink.res.READLINK3res_u.resok.data), target);
     }
+}
 
+TEST_F(ClientTest, CallsThatMoveAndRemoveNames) {
+    const FileHandle dir = mkdir(root, "dir");
+    const FileHandle file = create(dir, "file");
+    create(dir, "other");
     RenameOp rename;
     std::string from = "file", to = "moved";
     rename.args.from = {dir.view(), from.data()};
@@ -141,10 +146,12 @@ TEST_F(ClientTest, EveryKindOfCall) {
         EXPECT_TRUE(run(remove).ok());
     }
     RmdirOp rmdir;
-    name = "dir";
+    std::string name = "dir";
     rmdir.args.object = {root.view(), name.data()};
     EXPECT_EQ(run(rmdir).status, NFS3ERR_NOTEMPTY);
+}
 
+TEST_F(ClientTest, CallsAboutFileSystemsAndExports) {
     FsstatOp fsstat;
     fsstat.args.fsroot = root.view();
     EXPECT_TRUE(run(fsstat).ok());
