@@ -8,7 +8,8 @@
 #include "base/result.hpp"
 #include "base/sock_addr.hpp"
 
-// Connection management as librdmacm has it: addresses and ports of RDMA_PS_TCP, private data both ways, RC queue pairs.
+// Connection management as librdmacm has it: addresses and ports of RDMA_PS_TCP, private data both
+// ways, RC queue pairs.
 namespace nfsrdma::verbs {
 
 class CompletionQueue;
@@ -22,12 +23,13 @@ inline constexpr std::uint32_t kRejectPrivateDataMax = 148;
 
 struct ConnParams {
     std::span<const std::byte> private_data;
-    // RDMA READs that we serve for the peer (responder) and that we keep in flight (initiator); the device clamps them, and
-    // the smaller of what both ends say holds.
+    // RDMA READs that we serve for the peer (responder) and that we keep in flight (initiator); the
+    // device clamps them, and the smaller of what both ends say holds.
     std::uint8_t responder_resources = 16, initiator_depth = 16;
     std::uint8_t retry_count = 7;
     std::uint8_t rnr_retry_count = 7;  // 7: for ever
-    std::uint64_t timeout_ns = 5 * kNsPerSec;  // active side: until established or the attempt fails
+    std::uint64_t timeout_ns =
+        5 * kNsPerSec;  // active side: until established or the attempt fails
 };
 
 enum class CmEventType : std::uint8_t {
@@ -39,9 +41,10 @@ enum class CmEventType : std::uint8_t {
 
 struct CmEvent {
     CmEventType type;
-    std::uint16_t reason = 0;                  // rejected: the IBA reason code (28: consumer)
-    std::span<const std::byte> private_data;   // valid during the call; padded by zeros as the wire has it
-    std::uint8_t initiator_depth = 0;          // established: RDMA READs that we may keep in flight
+    std::uint16_t reason = 0;  // rejected: the IBA reason code (28: consumer)
+    std::span<const std::byte>
+        private_data;                  // valid during the call; padded by zeros as the wire has it
+    std::uint8_t initiator_depth = 0;  // established: RDMA READs that we may keep in flight
     std::uint8_t responder_resources = 0;
 };
 
@@ -56,19 +59,21 @@ class CmHandler {
     ~CmHandler() = default;
 };
 
-// One end of a connection, or of one being made. Its destructor disconnects silently; its queue pair's flushed
-// completions must have been polled first (QueuePair::outstanding() == 0 after set_error()).
+// One end of a connection, or of one being made. Its destructor disconnects silently; its queue
+// pair's flushed completions must have been polled first (QueuePair::outstanding() == 0 after
+// set_error()).
 class CmId {
   public:
     virtual ~CmId() = default;
     // Makes the queue pair, once, before connect or accept; owned by the id.
-    virtual Result<QueuePair*> create_qp(ProtectionDomain& pd, CompletionQueue& cq, const QpOptions& options) = 0;
+    virtual Result<QueuePair*> create_qp(ProtectionDomain& pd, CompletionQueue& cq,
+                                         const QpOptions& options) = 0;
     virtual QueuePair* qp() noexcept = 0;
-    // Active side. The outcome is one event: established, rejected or unreachable. Errc::system when no local address
-    // leads to `peer`.
+    // Active side. The outcome is one event: established, rejected or unreachable. Errc::system
+    // when no local address leads to `peer`.
     virtual Result<void> connect(const SockAddr& peer, const ConnParams& params) noexcept = 0;
-    // Passive side, for an id that came with a connect request; the outcome is `established` (RTU or first data) or
-    // `unreachable`. Receives may complete before `established`.
+    // Passive side, for an id that came with a connect request; the outcome is `established` (RTU
+    // or first data) or `unreachable`. Receives may complete before `established`.
     virtual Result<void> accept(const ConnParams& params) noexcept = 0;
     virtual Result<void> reject(std::span<const std::byte> private_data) noexcept = 0;
     // DREQ, and the queue pair to the error state. `disconnected` follows, once.
@@ -80,15 +85,16 @@ class CmId {
 
 struct ConnectRequest {
     std::span<const std::byte> private_data;  // 56 bytes, valid during the call
-    std::uint8_t initiator_depth = 0;         // RDMA READs that we may keep in flight towards this peer
-    std::uint8_t responder_resources = 0;     // that it will keep in flight towards us
+    std::uint8_t initiator_depth = 0;  // RDMA READs that we may keep in flight towards this peer
+    std::uint8_t responder_resources = 0;  // that it will keep in flight towards us
 };
 
 class ListenHandler {
   public:
-    // The handler takes `id` and calls accept or reject, now or later; dropping it rejects. Called on the loop of the
-    // device that the connection was steered to.
-    virtual void on_connect_request(std::unique_ptr<CmId> id, const ConnectRequest& request) noexcept = 0;
+    // The handler takes `id` and calls accept or reject, now or later; dropping it rejects. Called
+    // on the loop of the device that the connection was steered to.
+    virtual void on_connect_request(std::unique_ptr<CmId> id,
+                                    const ConnectRequest& request) noexcept = 0;
 
   protected:
     ~ListenHandler() = default;

@@ -9,8 +9,8 @@
 #include "verbs/cm.hpp"
 #include "verbs/wr.hpp"
 
-// The narrow waist: what pools and transports know of an RDMA device. Two backends: verbs/softroce, verbs/rdmacore.
-// Every object belongs to one Loop and is used on its thread only.
+// The narrow waist: what pools and transports know of an RDMA device. Two backends: verbs/softroce,
+// verbs/rdmacore. Every object belongs to one Loop and is used on its thread only.
 namespace nfsrdma::verbs {
 
 struct DeviceCaps {
@@ -18,9 +18,9 @@ struct DeviceCaps {
     std::uint32_t max_fast_reg_pages = 0;
     std::uint32_t max_read_depth = 0;      // RDMA READs in flight as initiator
     std::uint32_t max_read_responses = 0;  // as responder
-    bool fast_reg = false;           // keys can be bound by a posted WR (window, UMR or REG_MR)
-    bool page_list_reg = false;      // true: the bind takes scattered pages; false: one run of memory
-    bool remote_invalidate = false;  // a peer's SEND_WITH_INV frees such a key
+    bool fast_reg = false;       // keys can be bound by a posted WR (window, UMR or REG_MR)
+    bool page_list_reg = false;  // true: the bind takes scattered pages; false: one run of memory
+    bool remote_invalidate = false;    // a peer's SEND_WITH_INV frees such a key
     bool read_sink_needs_key = false;  // iWARP: the sink of an RDMA READ must be remotely writable
 };
 
@@ -36,25 +36,30 @@ class Mr {
   public:
     virtual ~Mr() = default;
     virtual Lkey lkey() const noexcept = 0;
-    // Remote key of a region that was registered with remote access (static registration only), else Rkey{0}.
+    // Remote key of a region that was registered with remote access (static registration only),
+    // else Rkey{0}.
     virtual Rkey rkey() const noexcept = 0;
 };
 
-// One preallocated, rebindable remote key. The upper 24 bits of its key stay; each map() steps the low byte.
+// One preallocated, rebindable remote key. The upper 24 bits of its key stay; each map() steps the
+// low byte.
 class FastMr {
   public:
     virtual ~FastMr() = default;
-    // Describes the memory that the next reg_mr work request will expose: pages (page-aligned, `page_size` bytes each), the
-    // first byte's offset in the first page, the length in bytes, the start address that the peer will use. Posts
-    // nothing. Pages are copied into the preallocated page list. Errc::too_big when they do not fit, Errc::invalid_argument
-    // for length 0 or pages that are not aligned.
-    virtual Result<void> map(std::span<std::byte* const> pages, std::uint32_t page_size, std::uint32_t offset,
-                             std::uint32_t length, std::uint64_t iova, Access access) noexcept = 0;
+    // Describes the memory that the next reg_mr work request will expose: pages (page-aligned,
+    // `page_size` bytes each), the first byte's offset in the first page, the length in bytes, the
+    // start address that the peer will use. Posts nothing. Pages are copied into the preallocated
+    // page list. Errc::too_big when they do not fit, Errc::invalid_argument for length 0 or pages
+    // that are not aligned.
+    virtual Result<void> map(std::span<std::byte* const> pages, std::uint32_t page_size,
+                             std::uint32_t offset, std::uint32_t length, std::uint64_t iova,
+                             Access access) noexcept = 0;
     virtual Rkey rkey() const noexcept = 0;  // as the last map() made it
     virtual std::uint64_t iova() const noexcept = 0;
 };
 
-// One queue of completions, polled by the loop once it has been added there (Loop::add) by its owner.
+// One queue of completions, polled by the loop once it has been added there (Loop::add) by its
+// owner.
 class CompletionQueue : public Pollable {
   public:
     // Runs Cqe::done of at most a batch of completions, in order; returns how many.
@@ -65,16 +70,19 @@ class CompletionQueue : public Pollable {
 class QueuePair {
   public:
     virtual ~QueuePair() = default;
-    // One doorbell. Debits the send queue ledger for every WR, signaled or not, before anything is handed to the device;
-    // credits come back with the completion of a signaled WR for it and all before it. Signals by itself often enough
-    // that unsignaled WRs can never fill the queue. Errc::again: no room, nothing was posted. Errc::reconnect: the
-    // queue pair is in error or not connected, nothing was posted. Errc::invalid_argument: too many SGEs, nothing posted.
+    // One doorbell. Debits the send queue ledger for every WR, signaled or not, before anything is
+    // handed to the device; credits come back with the completion of a signaled WR for it and all
+    // before it. Signals by itself often enough that unsignaled WRs can never fill the queue.
+    // Errc::again: no room, nothing was posted. Errc::reconnect: the queue pair is in error or not
+    // connected, nothing was posted. Errc::invalid_argument: too many SGEs, nothing posted.
     Result<void> post_send(const WrChain& chain) noexcept;
-    // Receives may be posted before the connection is made. Errc::again: no room; those before the failing one stay posted.
+    // Receives may be posted before the connection is made. Errc::again: no room; those before the
+    // failing one stay posted.
     Result<void> post_recv(RecvWr& first) noexcept;
     std::uint32_t send_room() const noexcept { return send_wrs_max_ - send_wrs_used_; }
     const QpCounters& counters() const noexcept { return counters_; }
-    // To the error state: everything that is posted completes as flushed, in order, from CompletionQueue::poll.
+    // To the error state: everything that is posted completes as flushed, in order, from
+    // CompletionQueue::poll.
     virtual void set_error() noexcept = 0;
     virtual bool in_error() const noexcept = 0;
     // Work requests posted and not yet flushed or completed. Zero: the QP may be destroyed.
@@ -82,11 +90,12 @@ class QueuePair {
 
   protected:
     QueuePair(std::uint32_t send_wrs_max, std::uint32_t recv_wrs_max) noexcept;
-    // Each posts all of the chain or nothing. A send that is `signaled` or `ledger_signal` is to end in credit_send.
+    // Each posts all of the chain or nothing. A send that is `signaled` or `ledger_signal` is to
+    // end in credit_send.
     virtual Result<void> do_post_send(SendWr& first) noexcept = 0;
     virtual Result<void> do_post_recv(RecvWr& first) noexcept = 0;
-    // The backend calls this for each signaled completion: `retired` is how many send WRs it and its unsignaled
-    // predecessors account for.
+    // The backend calls this for each signaled completion: `retired` is how many send WRs it and
+    // its unsignaled predecessors account for.
     void credit_send(std::uint32_t retired) noexcept;
     void credit_recv() noexcept;
     QpCounters counters_;
@@ -106,7 +115,8 @@ class ProtectionDomain {
     virtual ~ProtectionDomain() = default;
     virtual const DeviceCaps& caps() const noexcept = 0;
     // `access` with a remote right makes a static remote key: --registration static only.
-    virtual Result<std::unique_ptr<Mr>> register_memory(std::span<std::byte> memory, Access access) = 0;
+    virtual Result<std::unique_ptr<Mr>> register_memory(std::span<std::byte> memory,
+                                                        Access access) = 0;
     virtual Result<std::unique_ptr<FastMr>> alloc_fast_mr(std::uint32_t pages_max) = 0;
 };
 
@@ -123,7 +133,8 @@ class Device {
     // An active end, to be connected. `handler` outlives it.
     virtual Result<std::unique_ptr<CmId>> create_id(CmHandler& handler) = 0;
     // `handler` is told of each connect request; see cm.hpp. Port 0 takes a free one.
-    virtual Result<std::unique_ptr<Listener>> listen(const SockAddr& local, ListenHandler& handler) = 0;
+    virtual Result<std::unique_ptr<Listener>> listen(const SockAddr& local,
+                                                     ListenHandler& handler) = 0;
 };
 
 }  // namespace nfsrdma::verbs
