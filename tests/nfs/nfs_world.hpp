@@ -60,9 +60,12 @@ struct Handle {
     }
 };
 
+char* text(std::string&&) = delete;
+diropargs3 at(const Handle&, std::string&&) = delete;
 inline char* text(const std::string& s) {
     return const_cast<char*>(s.c_str());
 }
+// `name` outlives the call.
 inline diropargs3 at(const Handle& dir, const std::string& name) {
     return {dir.fh(), text(name)};
 }

@@ -95,7 +95,7 @@ bool parse_options(int argc, const char* const* argv, Options& out, int& exit_st
         "Needs no privilege and no RDMA hardware. Prints one line on stdout when it serves;\n"
         "SIGTERM or SIGINT ends it in order, a second one at once.\n"
         "Exit status: 0 ended in order, 1 failed, 2 bad usage.");
-    app.set_version_flag("--version", "nfsrdmad 0.1.0");
+    app.set_version_flag("--version", "nfsrdmad " NR_VERSION);
     Words words;
     declare(app, words, out);
     try {

@@ -35,7 +35,8 @@ TEST_P(OnCreate, UncheckedKeepsWhatIsThereAndCutsItWhenToldTo) {
     EXPECT_EQ(Handle::of(again->CREATE3res_u.resok.obj.post_op_fh3_u.handle), file);
     EXPECT_EQ(w.attr(file).size, 7u);
     CREATE3args args{};
-    args.where = at(w.root, "f");
+    const std::string name = "f";
+    args.where = at(w.root, name);
     args.how.createhow3_u.obj_attributes.size.set_it = TRUE;
     auto cut = w.call<CREATE3args, CREATE3res>(NFSPROC3_CREATE, args);
     ASSERT_EQ(cut->status, NFS3_OK);
