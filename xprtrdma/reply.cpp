@@ -7,18 +7,21 @@
 namespace nfsrdma::xprtrdma {
 namespace {
 
+// Every message begins with its XID and its type.
+constexpr std::size_t kTypeAt = rpcrdma::kXdrUnit;
+constexpr std::size_t kTypeEnd = std::size_t{2} * rpcrdma::kXdrUnit;
+constexpr std::size_t kCreditsAt = std::size_t{2} * rpcrdma::kXdrUnit;  // in a transport header
 constexpr std::uint32_t kRpcCall = 0;  // RFC 5531 s9: msg_type CALL
 constexpr std::uint32_t kRpcReply = 1;
 
 bool is_backward_call(std::span<const std::byte> message) noexcept {
-    return message.size() >= 2 * rpcrdma::kXdrUnit &&
-           load_be32(message.data() + rpcrdma::kXdrUnit) == kRpcCall;
+    return message.size() >= kTypeEnd && load_be32(message.data() + kTypeAt) == kRpcCall;
 }
 
 // The RPC message must be a REPLY to the XID that its transport header names.
 bool answers(std::span<const std::byte> message, std::uint32_t xid) noexcept {
-    return message.size() >= 2 * rpcrdma::kXdrUnit && load_be32(message.data()) == xid &&
-           load_be32(message.data() + rpcrdma::kXdrUnit) == kRpcReply;
+    return message.size() >= kTypeEnd && load_be32(message.data()) == xid &&
+           load_be32(message.data() + kTypeAt) == kRpcReply;
 }
 
 }  // namespace
@@ -29,7 +32,7 @@ DecodedReply decode_reply(std::span<std::byte> frame, const rpcrdma::PclLimits& 
     if (frame.size() < rpcrdma::kFixedSize) return reply;
     const rpcrdma::HeaderFault fault = rpcrdma::parse_header(frame, limits, scratch);
     reply.xid = load_be32(frame.data());
-    reply.credits = load_be32(frame.data() + 2 * rpcrdma::kXdrUnit);
+    reply.credits = load_be32(frame.data() + kCreditsAt);
     if (load_be32(frame.data() + rpcrdma::kXdrUnit) != rpcrdma::kVersion) {
         reply.kind = ReplyKind::bad_version;
         return reply;
