@@ -17,6 +17,8 @@ class Acceptor final : public Listener, public verbs::ListenHandler, public Conn
         server_.owner = this;
         bury_.acceptor = grace_.acceptor = this;
     }
+    Acceptor(const Acceptor&) = delete;
+    Acceptor& operator=(const Acceptor&) = delete;
     ~Acceptor() override;
     Result<void> start(const SockAddr& local);
 
@@ -95,7 +97,8 @@ Result<void> Acceptor::start(const SockAddr& local) {
                               + pools::kPageSize;                               // zeros
     // No peer ever gets a key to this memory, so its registration is local whatever the option says
     // for clients.
-    NR_TRY_ASSIGN(server_.arena, pools::Arena::create(*server_.pd, bytes, options.registration));
+    NR_TRY_ASSIGN(server_.arena,
+                  pools::Arena::create(*server_.pd, bytes, pools::Registration::automatic));
     NR_TRY_ASSIGN(server_.zeros, server_.arena->carve(pools::kPageSize));
     NR_TRY_ASSIGN(server_.runs, PayloadRuns::create(*server_.arena, options));
     server_.slabs.reserve(options.connections_max);

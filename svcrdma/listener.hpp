@@ -14,18 +14,21 @@ namespace nfsrdma::svcrdma {
 
 struct ServerOptions {
     pools::Demand demand;  // per connection
+    // The one product option; no effect here: a server exposes no memory to its peers.
     pools::Registration registration = pools::Registration::automatic;
     pools::LocalStrategy local = pools::LocalStrategy::automatic;
     std::uint32_t connections_max = 256;
     // Payload runs of max_payload shared by all connections of the loop.
     std::uint32_t payload_runs = 64;
     std::uint64_t idle_timeout_ns = 0;  // 0: never
+    // A peer that takes none of its replies for so long is given up.
+    std::uint64_t stall_timeout_ns = 30 * kNsPerSec;
     // Where the stages of each call are noted, or nullptr; outlives the listener.
     TraceRing* trace = nullptr;
 };
 
 struct ServerCounters {
-    std::uint64_t accepted = 0, rejected = 0, closed = 0;
+    std::uint64_t accepted = 0, rejected = 0, closed = 0, stalled = 0;
     std::uint64_t calls = 0, replies = 0, dropped = 0;
     std::uint64_t inline_calls = 0, read_chunk_calls = 0, long_calls = 0;
     std::uint64_t write_chunk_replies = 0, long_replies = 0, sends_with_inv = 0;

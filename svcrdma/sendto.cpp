@@ -90,6 +90,7 @@ void on_posted(pools::Posting& posting, Result<void> result) noexcept {
     if (result) return;
     send.pending = false;
     send.finished = true;
+    send.call->transport->on_send_home();
     send.call->transport->close();
     send.call->transport->make_ready(*send.call);
 }
@@ -99,6 +100,7 @@ void on_sent(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
     SvcTransport& transport = *send.call->transport;
     send.pending = false;
     send.finished = true;
+    send.call->transport->on_send_home();
     if (wc.status != verbs::WcStatus::success) transport.close();
     transport.io().on_send_room();
     transport.make_ready(*send.call);
@@ -158,6 +160,7 @@ void post_reply(SvcTransport& transport, RecvCtxt& call) noexcept {
     send.chain.push_back(send.wr);
     send.pending = true;
     send.posted_ok = false;
+    transport.on_send_lent();
     transport.io().post(send);
     if (!send.posted_ok && !send.finished) ++transport.server().counters.waited_for_send_room;
 }

@@ -27,8 +27,10 @@ SvcTransport::SvcTransport(Server& server, std::unique_ptr<verbs::CmId> id) noex
       peer_(id_->peer()),
       trace_connection_(static_cast<std::uint32_t>(server.counters.accepted) + 1),
       idle_timer_(&SvcTransport::on_idle),
+      stall_timer_(&SvcTransport::on_stall),
       drain_timer_(&SvcTransport::on_drain) {
-    work_.transport = idle_timer_.transport = drain_timer_.transport = this;
+    work_.transport = this;
+    idle_timer_.transport = stall_timer_.transport = drain_timer_.transport = this;
 }
 
 Result<std::unique_ptr<SvcTransport>> SvcTransport::create(Server& server,
@@ -61,7 +63,6 @@ Result<void> SvcTransport::make_pools(std::uint32_t read_depth) {
     NR_TRY_ASSIGN(cq_, server_.device.create_cq(provision.send_wrs + server_.receives()));
     loop().add(*cq_);
     pools::IoOptions options;
-    options.registration = server_.options.registration;
     options.local = server_.options.local;
     options.keys = provision.keys;
     // Where every push takes a key, the longest reply needs as many beside all others.
@@ -370,6 +371,7 @@ void SvcTransport::close() noexcept {
     const bool was_open = state_ == State::open;
     state_ = State::closing;
     loop().disarm(idle_timer_);
+    loop().disarm(stall_timer_);
     if (was_open && event_owed_) id_->disconnect();
     if (qp_ != nullptr && !qp_->in_error()) qp_->set_error();
     schedule();
@@ -433,6 +435,31 @@ void SvcTransport::on_idle(Timer& timer) noexcept {
     if (self.calls_in_progress() == 0 && now >= self.last_call_ns_ + timeout) return self.close();
     const std::uint64_t from = self.calls_in_progress() > 0 ? now : self.last_call_ns_;
     self.loop().arm(self.idle_timer_, from + timeout);
+}
+
+// A peer without a Receive for its answer is retried for as long as it told the device to: for
+// ever, if it likes. What its replies hold is shared with other connections, so patience ends here.
+// The timer runs only while a reply is out.
+void SvcTransport::on_send_lent() noexcept {
+    if (sends_lent_++ > 0) return;
+    send_progress_ns_ = loop().now_ns();
+    if (!stall_timer_.armed() && !closing())
+        loop().arm(stall_timer_, send_progress_ns_ + server_.options.stall_timeout_ns);
+}
+
+void SvcTransport::on_send_home() noexcept {
+    NR_ASSERT(sends_lent_ > 0);
+    --sends_lent_;
+    send_progress_ns_ = loop().now_ns();
+}
+
+void SvcTransport::on_stall(Timer& timer) noexcept {
+    SvcTransport& self = *static_cast<OwnedTimer&>(timer).transport;
+    if (self.sends_lent_ == 0) return;
+    const std::uint64_t end = self.send_progress_ns_ + self.server_.options.stall_timeout_ns;
+    if (self.loop().now_ns() < end) return self.loop().arm(self.stall_timer_, end);
+    ++self.server_.counters.stalled;
+    self.close();
 }
 
 }  // namespace nfsrdma::svcrdma

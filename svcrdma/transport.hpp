@@ -37,6 +37,8 @@ class SvcTransport final : public sunrpc::SvcXprt,
     static Result<std::unique_ptr<SvcTransport>> create(Server& server,
                                                         std::unique_ptr<verbs::CmId>& id,
                                                         const verbs::ConnectRequest& request);
+    SvcTransport(const SvcTransport&) = delete;
+    SvcTransport& operator=(const SvcTransport&) = delete;
     ~SvcTransport() override;
 
     Loop& loop() noexcept override { return server_.device.loop(); }
@@ -76,6 +78,9 @@ class SvcTransport final : public sunrpc::SvcXprt,
     void release_transfer(pools::Lease<pools::Transfer>& transfer) noexcept;
     // The frame of `call` was used: its buffer goes back to the device, in batches.
     void release_buf(RecvCtxt& call) noexcept;
+    // A reply was given to the device, or has come back from it.
+    void on_send_lent() noexcept;
+    void on_send_home() noexcept;
     // What to grant in an answer to a peer that asks for `requested`.
     std::uint32_t grant(std::uint32_t requested) noexcept;
     // `call` is over: its memory goes home.
@@ -103,6 +108,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     Result<void> accept(const verbs::ConnectRequest& request);
     static void on_recv(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept;
     static void on_idle(Timer& timer) noexcept;
+    static void on_stall(Timer& timer) noexcept;
     static void on_drain(Timer& timer) noexcept;
     void schedule() noexcept;
     void work() noexcept;
@@ -141,7 +147,10 @@ class SvcTransport final : public sunrpc::SvcXprt,
     List<RecvBuf, RecvBuf> arrived_, idle_;
     std::uint32_t posted_ = 0, held_ = 0;
     WorkTask work_;
-    OwnedTimer idle_timer_, drain_timer_;
+    OwnedTimer idle_timer_, stall_timer_, drain_timer_;
+    std::uint32_t sends_lent_ = 0;
+    std::uint64_t send_progress_ns_ =
+        0;  // when a reply was last taken by the peer, or the first lent
     std::uint64_t last_call_ns_ = 0;
 };
 

@@ -115,6 +115,37 @@ TEST(B27, ReplyThatWaitsForMemoryOrTransfersWhenTheConnectionDies) {
     EXPECT_GT(w.counters().waited_for_payload, 0u);
 }
 
+TEST(B27, PeerThatTakesNoRepliesIsGivenUpAndHoldsNothing) {
+    ServerOptions options = defaults();
+    options.stall_timeout_ns = 5 * kNsPerSec;
+    options.payload_runs = 2;
+    SvcWorld w(options);
+    test::RawOptions raw = plain();
+    raw.receives = 2;
+    raw.repost = false;
+    auto hostile = w.connect(raw);  // its device retries for ever where no Receive is posted
+    auto other = w.connect();
+    std::vector<std::unique_ptr<Exposed>> memory;
+    for (std::uint32_t xid = 1; xid <= 8; ++xid) {
+        memory.push_back(std::make_unique<Exposed>(*hostile, Bytes(1 << 20)));
+        hostile->send(Call{.xid = xid,
+                           .write = {memory.back()->split(1)},
+                           .message = message(xid, Op::read, 1 << 20)}
+                          .bytes());
+    }
+    w.world.run_for(kNsPerSec);
+    EXPECT_EQ(hostile->inbox.size(), 2u);
+    EXPECT_FALSE(hostile->ended);
+    // The other one's payload waits for what the hostile one holds, but not for ever.
+    Exposed room(*other, Bytes(1 << 20));
+    other->send(
+        Call{.xid = 9, .write = {room.split(1)}, .message = message(9, Op::read, 1 << 20)}.bytes());
+    EXPECT_TRUE(w.world.run_until([&] { return !other->inbox.empty(); }, 10 * kNsPerSec));
+    EXPECT_EQ(w.counters().stalled, 1u);
+    EXPECT_EQ(w.listener->connections(), 1u);
+    EXPECT_EQ(room.content(), TestService::item(1 << 20));
+}
+
 TEST(B28, IdleConnectionIsClosedOnceAndItsObjectLivesUntilTheEventCame) {
     ServerOptions options = defaults();
     options.idle_timeout_ns = 10 * kNsPerMs;
