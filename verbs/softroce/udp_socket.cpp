@@ -43,6 +43,14 @@ bool in_subnet(const SockAddr& address, const ifaddrs& entry) noexcept {
     return true;
 }
 
+// The largest RoCE path MTU, 256 to 4096, whose packets fit into IP packets of `mtu`.
+std::uint32_t roce_mtu(std::uint32_t mtu) noexcept {
+    std::uint32_t roce = 256;
+    while (roce < 4096 && roce * 2 + kHeadroom <= mtu)
+        roce *= 2;
+    return roce;
+}
+
 std::uint32_t interface_mtu(int fd, const char* name) noexcept {
     ifreq request{};
     std::strncpy(request.ifr_name, name, IFNAMSIZ - 1);
@@ -50,8 +58,8 @@ std::uint32_t interface_mtu(int fd, const char* name) noexcept {
     return static_cast<std::uint32_t>(request.ifr_mtu);
 }
 
-// The RoCE path MTU: 256 to 4096, so that a packet with its headers fits into the interface of
-// `bound`; of any address, into every interface that is up.
+// The RoCE path MTU that fits into the interface of `bound`; of any address, into every interface
+// that is up.
 std::uint32_t path_mtu(int fd, const SockAddr& bound) noexcept {
     ifaddrs* list = nullptr;
     std::uint32_t mtu = 1u << 16;
@@ -67,10 +75,7 @@ std::uint32_t path_mtu(int fd, const SockAddr& bound) noexcept {
     }
     ::freeifaddrs(list);
     if (!found) return 1024;
-    std::uint32_t roce = 256;
-    while (roce < 4096 && roce * 2 + kHeadroom <= mtu)
-        roce *= 2;
-    return roce;
+    return roce_mtu(mtu);
 }
 
 // What SO_RCVBUF really gave. The kernel reports twice the bytes asked for, and charges each packet
@@ -154,11 +159,11 @@ Result<UdpSocket> open_udp_socket(const UdpOptions& options, const SockAddr& add
     if (sharing == Sharing::first && !set_option(fd.get(), SOL_SOCKET, SO_REUSEPORT, on)) {
         return last_error("UDP socket: share the port");
     }
-    made.mtu = path_mtu(fd.get(), made.bound);
+    made.mtu = std::min(path_mtu(fd.get(), made.bound), roce_mtu(options.path_mtu_max + kHeadroom));
     return made;
 }
 
-Result<SockAddr> route_towards(const SockAddr& from, const SockAddr& peer) noexcept {
+Result<Route> route_towards(const SockAddr& from, const SockAddr& peer) noexcept {
     if (peer.family() != from.family()) return Error{Errc::system, EAFNOSUPPORT, "route to peer"};
     // A socket that is thrown away again asks the kernel for the route.
     const UniqueFd probe(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -171,7 +176,13 @@ Result<SockAddr> route_towards(const SockAddr& from, const SockAddr& peer) noexc
     if (::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0) {
         return last_error("route to peer");
     }
-    return SockAddr::from(reinterpret_cast<const sockaddr*>(&name));
+    int mtu = 0;
+    size = sizeof mtu;
+    const bool v4 = peer.is_v4();
+    const bool known = ::getsockopt(probe.get(), v4 ? IPPROTO_IP : IPPROTO_IPV6,
+                                    v4 ? IP_MTU : IPV6_MTU, &mtu, &size) == 0;
+    return Route{SockAddr::from(reinterpret_cast<const sockaddr*>(&name)).with_port(0),
+                 known && mtu > 0 ? roce_mtu(static_cast<std::uint32_t>(mtu)) : 4096};
 }
 
 Result<void> steer_by_qpn(int fd, std::uint32_t count) noexcept {

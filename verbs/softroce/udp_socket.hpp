@@ -26,9 +26,13 @@ struct UdpSocket {
 // Errc::system.
 Result<UdpSocket> open_udp_socket(const UdpOptions& options, const SockAddr& address,
                                   Sharing sharing) noexcept;
-// Our address towards `peer`, if it may be `from` (any address: whichever the kernel takes).
-// Errc::system: no route.
-Result<SockAddr> route_towards(const SockAddr& from, const SockAddr& peer) noexcept;
+struct Route {
+    SockAddr local;     // port 0
+    std::uint32_t mtu;  // RoCE path MTU of the route, as far as the kernel knows it
+};
+// The way to `peer` from an address of ours that may be `from` (any address: whichever the kernel
+// takes). Errc::system: no route.
+Result<Route> route_towards(const SockAddr& from, const SockAddr& peer) noexcept;
 // Gives each packet to socket (low byte of the destination QPN) modulo `count`, in the order in
 // which they were bound.
 Result<void> steer_by_qpn(int fd, std::uint32_t count) noexcept;

@@ -33,7 +33,7 @@ constexpr std::uint32_t kPacketsMax = 256;        // queued, all batches
 constexpr std::uint32_t kPiecesMax = kPacketsMax * (kPayloadPieces + 1) + kBatchesMax;
 constexpr std::uint32_t kReceiveBytes = 65'536;
 constexpr std::uint32_t kReceivesPerPoll = 8;
-constexpr int kSendWaitMs = 2;  // for room in the socket; after that the packets are lost
+constexpr int kSendWaitMs = 10;  // for room in the socket; after that the packets are lost
 // Ancillary data of one message: segment size and our address.
 struct Ancillary {
     alignas(cmsghdr) std::array<std::byte, 128> bytes;
@@ -338,8 +338,8 @@ bool UdpWire::check_icrc(const RxPacket& packet, IcrcHead& head, std::uint16_t s
 }
 
 Result<SockAddr> UdpWire::local_towards(const SockAddr& peer) noexcept {
-    NR_TRY_ASSIGN(const SockAddr local, route_towards(bound_, peer));
-    return local.with_port(bound_.port());
+    NR_TRY_ASSIGN(const Route route, route_towards(bound_, peer));
+    return route.local.with_port(bound_.port());
 }
 
 Result<void> check_options(const UdpOptions& options) noexcept {
@@ -367,10 +367,15 @@ Result<std::unique_ptr<Wire>> create_udp_wire(const UdpOptions& options) {
 
 Result<std::unique_ptr<Wire>> create_udp_wire_towards(const SockAddr& peer) {
     const SockAddr any = peer.is_v6() ? SockAddr::v6(in6addr_any, 0) : SockAddr::v4(0, 0);
-    NR_TRY_ASSIGN(const SockAddr local, route_towards(any, peer));
-    auto wire = create_udp_wire({.bind = local.with_port(kRoceV2Port), .bind_patience_ms = 0});
+    NR_TRY_ASSIGN(const Route route, route_towards(any, peer));
+    UdpOptions options;
+    options.bind = route.local.with_port(kRoceV2Port);
+    options.bind_patience_ms = 0;
+    options.path_mtu_max = route.mtu;
+    auto wire = create_udp_wire(options);
     if (wire || wire.error().sys != EADDRINUSE) return wire;
-    return create_udp_wire({.bind = local.with_port(0)});
+    options.bind = route.local;
+    return create_udp_wire(options);
 }
 
 Result<std::vector<std::unique_ptr<Wire>>> create_udp_wires(const UdpOptions& options,

@@ -28,6 +28,7 @@ struct UdpOptions {
     // How long to wait for a port that is taken: of a process that was killed the kernel lets go a
     // little late, when the socket was watched by io_uring.
     std::uint32_t bind_patience_ms = 500;
+    std::uint32_t path_mtu_max = 4096;  // where the way is narrower than the interface
 };
 
 // Errc::system: no such address, port taken; Errc::invalid_argument: not an IP address, port at or

@@ -25,6 +25,18 @@ TEST(UdpSocket, SaysWhatItGot) {
     EXPECT_GT(socket->window, 0u);
 }
 
+TEST(UdpSocket, ANarrowWayMakesASmallMtu) {
+    const auto mtu_at_most = [](std::uint32_t max) {
+        UdpOptions options{.bind = kHere};
+        options.path_mtu_max = max;
+        return open_udp_socket(options, kHere, Sharing::alone)->mtu;
+    };
+    EXPECT_EQ(mtu_at_most(4096), 4096u);
+    EXPECT_EQ(mtu_at_most(4095), 2048u);
+    EXPECT_EQ(mtu_at_most(1024), 1024u);
+    EXPECT_EQ(mtu_at_most(0), 256u) << "the least that there is";
+}
+
 TEST(UdpSocket, ASmallBufferMakesASmallWindow) {
     auto small =
         open_udp_socket({.bind = kHere, .receive_buffer_bytes = 65'536}, kHere, Sharing::alone);
@@ -59,9 +71,10 @@ TEST(UdpSocket, OnlyThoseWhoAreToldToJoinShareAPort) {
 
 TEST(UdpSocket, RouteTowardsAPeer) {
     const SockAddr any = SockAddr::v4(0, 0);
-    auto local = route_towards(any, SockAddr::v4(0x7F000001, 4791));
-    ASSERT_TRUE(local);
-    EXPECT_TRUE(local->is_loopback());
+    auto route = route_towards(any, SockAddr::v4(0x7F000001, 4791));
+    ASSERT_TRUE(route);
+    EXPECT_TRUE(route->local.is_loopback());
+    EXPECT_EQ(route->mtu, 4096u);
     EXPECT_EQ(route_towards(any, SockAddr::v6(in6addr_loopback, 4791)).error().sys, EAFNOSUPPORT);
 }
 
