@@ -94,11 +94,11 @@ int serve_device(const std::string& address) {
     if (!loop) return 1;
     DeviceServer server;
     if (auto started = server.start(**loop, address); !started) {
-        std::fprintf(stderr, "device bench: %s\n", to_string(started.error()).c_str());
+        (void)std::fprintf(stderr, "device bench: %s\n", to_string(started.error()).c_str());
         return 1;
     }
-    std::printf("%d\n", server.port());
-    std::fflush(stdout);
+    (void)std::printf("%d\n", server.port());
+    (void)std::fflush(stdout);
     (*loop)->run();
     return 0;
 }

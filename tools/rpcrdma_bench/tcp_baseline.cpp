@@ -45,8 +45,8 @@ int serve_tcp_stream(const std::string& address) {
     socklen_t length = sizeof bound;
     sockaddr* any = static_cast<sockaddr*>(static_cast<void*>(&bound));
     getsockname(listener.get(), any, &length);
-    std::printf("%d\n", SockAddr::from(any).port());
-    std::fflush(stdout);
+    (void)std::printf("%d\n", SockAddr::from(any).port());
+    (void)std::fflush(stdout);
     std::vector<std::byte> target(kSend * kSlots);
     while (true) {
         const UniqueFd stream(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));

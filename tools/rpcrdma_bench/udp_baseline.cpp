@@ -98,8 +98,8 @@ int serve_udp_stream(const std::string& address) {
     socklen_t length = sizeof bound;
     sockaddr* any = static_cast<sockaddr*>(static_cast<void*>(&bound));
     getsockname(fd, any, &length);
-    std::printf("%d\n", SockAddr::from(any).port());
-    std::fflush(stdout);
+    (void)std::printf("%d\n", SockAddr::from(any).port());
+    (void)std::fflush(stdout);
     Receiver receiver(fd);
     while (true)
         receiver.step();

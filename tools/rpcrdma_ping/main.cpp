@@ -30,7 +30,7 @@ struct Options {
 };
 
 int complain(const char* step, const Error& error) {
-    std::fprintf(stderr, "rpcrdma-ping: %s: %s\n", step, to_string(error).c_str());
+    (void)std::fprintf(stderr, "rpcrdma-ping: %s: %s\n", step, to_string(error).c_str());
     return 1;
 }
 
@@ -53,13 +53,13 @@ Result<std::unique_ptr<verbs::Device>> open_device(Loop& loop, const Options& op
 int run_server(Loop& loop, verbs::Device& device, const SockAddr& address, bool persistent) {
     auto server = PingServer::create(device, address);
     if (!server) return complain("listen", server.error());
-    std::printf("rpcrdma-ping: listening at %s\n", (*server)->local().to_string().c_str());
-    std::fflush(stdout);
+    (void)std::printf("rpcrdma-ping: listening at %s\n", (*server)->local().to_string().c_str());
+    (void)std::fflush(stdout);
     bool done = false;
     while (!done && !interrupted) {
         loop.run_once(100 * kNsPerMs);
         done = (*server)->reap() > 0 && !persistent;
-        std::fflush(stdout);
+        (void)std::fflush(stdout);
     }
     const bool failed = (*server)->any_failed();
     server->reset();
@@ -82,9 +82,10 @@ int run_client(Loop& loop, verbs::Device& device, const SockAddr& peer,
     const RoundTrips& trips = (*client)->round_trips();
     const auto us = [](std::uint64_t ns) { return static_cast<double>(ns) / 1000; };
     if (trips.count > 0) {
-        std::printf("%llu pings of %u bytes, data verified: min %.1f avg %.1f max %.1f us\n",
-                    static_cast<unsigned long long>(trips.count), options.size, us(trips.min_ns),
-                    us(trips.sum_ns) / static_cast<double>(trips.count), us(trips.max_ns));
+        (void)std::printf("%llu pings of %u bytes, data verified: min %.1f avg %.1f max %.1f us\n",
+                          static_cast<unsigned long long>(trips.count), options.size,
+                          us(trips.min_ns), us(trips.sum_ns) / static_cast<double>(trips.count),
+                          us(trips.max_ns));
     }
     if (const auto& failed = (*client)->failed()) {
         return complain(peer.to_string().c_str(), *failed);
@@ -93,7 +94,7 @@ int run_client(Loop& loop, verbs::Device& device, const SockAddr& peer,
     client->reset();
     loop.run_once(0);  // says goodbye
     if (short_of) {
-        std::fprintf(stderr, "rpcrdma-ping: the peer disconnected early\n");
+        (void)std::fprintf(stderr, "rpcrdma-ping: the peer disconnected early\n");
         return 1;
     }
     return 0;
@@ -152,18 +153,18 @@ int parse_and_run(int argc, char** argv) {
         return app.exit(error) == 0 ? 0 : 2;
     }
     if (options.server == options.client) {
-        std::fprintf(stderr, "rpcrdma-ping: one of -s and -c is needed; see --help\n");
+        (void)std::fprintf(stderr, "rpcrdma-ping: one of -s and -c is needed; see --help\n");
         return 2;
     }
     if (options.client && options.address.empty()) {
-        std::fprintf(stderr, "rpcrdma-ping: -c needs -a ADDRESS\n");
+        (void)std::fprintf(stderr, "rpcrdma-ping: -c needs -a ADDRESS\n");
         return 2;
     }
     options.ping.interval_ns = static_cast<std::uint64_t>(std::llround(options.interval_s * 1e9));
     struct sigaction action {};
     action.sa_handler = [](int) { interrupted = true; };
-    sigaction(SIGINT, &action, nullptr);
-    sigaction(SIGTERM, &action, nullptr);
+    (void)sigaction(SIGINT, &action, nullptr);
+    (void)sigaction(SIGTERM, &action, nullptr);
     return run(options);
 }
 
@@ -171,5 +172,9 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace nfsrdma::ping
 
 int main(int argc, char** argv) {
-    return nfsrdma::ping::parse_and_run(argc, argv);
+    try {
+        return nfsrdma::ping::parse_and_run(argc, argv);
+    } catch (...) {  // CLI11 throws for a wrong set of options
+        return 2;
+    }
 }

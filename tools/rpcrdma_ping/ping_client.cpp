@@ -96,7 +96,7 @@ void PingClient::end_ping() noexcept {
     if (!std::equal(source_.begin(), source_.end(), sink_.begin())) {
         return fail(Error{Errc::bad_message, 0, "the data came back changed"});
     }
-    if (options_.verbose) std::printf("ping data: %s\n", as_chars(sink_.data()));
+    if (options_.verbose) (void)std::printf("ping data: %s\n", as_chars(sink_.data()));
     if (stopped_ || pings_ == options_.count) return id_->disconnect();
     if (options_.interval_ns == 0) return begin_ping();
     loop_.arm(pause_, loop_.now_ns() + options_.interval_ns);

@@ -83,7 +83,8 @@ void PingServer::on_connect_request(std::unique_ptr<verbs::CmId> id,
     if (session) {
         sessions_.push_back(std::move(*session));
     } else {
-        std::fprintf(stderr, "rpcrdma-ping: accept: %s\n", to_string(session.error()).c_str());
+        (void)std::fprintf(stderr, "rpcrdma-ping: accept: %s\n",
+                           to_string(session.error()).c_str());
     }
 }
 
@@ -95,12 +96,12 @@ std::uint32_t PingServer::reap() {
             ++at;
             continue;
         }
-        std::printf("rpcrdma-ping: %s: %llu pings\n", session.peer().c_str(),
-                    static_cast<unsigned long long>(session.pings()));
+        (void)std::printf("rpcrdma-ping: %s: %llu pings\n", session.peer().c_str(),
+                          static_cast<unsigned long long>(session.pings()));
         if (session.failed()) {
             any_failed_ = true;
-            std::fprintf(stderr, "rpcrdma-ping: %s: %s\n", session.peer().c_str(),
-                         to_string(*session.failed()).c_str());
+            (void)std::fprintf(stderr, "rpcrdma-ping: %s: %s\n", session.peer().c_str(),
+                               to_string(*session.failed()).c_str());
         }
         at = sessions_.erase(at);
         ++gone;

@@ -27,6 +27,7 @@ namespace nfsrdma::verbs::softroce {
 class CmGroup {
   public:
     explicit CmGroup(std::span<SoftDevice* const> devices);
+    ~CmGroup() = default;
     CmGroup(const CmGroup&) = delete;
     CmGroup& operator=(const CmGroup&) = delete;
 

@@ -94,7 +94,8 @@ std::uint32_t set_receive_buffer(int fd, std::uint32_t wanted) noexcept {
 Result<void> set_ip_options(int fd, const SockAddr& bound) noexcept {
     const int on = 1;
     const int level = bound.is_v4() ? IPPROTO_IP : IPPROTO_IPV6;
-    const int discover = bound.is_v4() ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO;
+    const int discover = IP_PMTUDISC_DO;  // one value for both families
+    static_assert(IP_PMTUDISC_DO == IPV6_PMTUDISC_DO);
     if (!set_option(fd, level, bound.is_v4() ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER, discover)) {
         return last_error("UDP socket: path MTU discovery");
     }

@@ -56,7 +56,7 @@ class UdpWire final : public Wire {
           bound_(socket.bound),
           mtu_(socket.mtu),
           window_(socket.window),
-          meta_(kPacketsMax * (kHeaderMax + kTailMax)),
+          meta_(std::size_t{kPacketsMax} * (kHeaderMax + kTailMax)),
           pieces_(kPiecesMax),
           receive_buffer_(kReceiveBytes) {}
 
