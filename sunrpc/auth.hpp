@@ -11,7 +11,7 @@ inline constexpr std::uint32_t kAuthBodyMax = 400;      // RFC 5531 s8.2
 inline constexpr std::uint32_t kAuthSysGroupsMax = 16;  // RFC 5531 appendix A
 inline constexpr std::uint32_t kMachineNameMax = 255;
 
-enum class AuthFlavor : std::uint32_t { none = 0, sys = 1, short_ = 2, gss = 6 };
+enum class AuthFlavor : std::uint32_t { none = 0, sys = 1, shorthand = 2, gss = 6 };
 
 // AUTH_SYS parameters. A value without allocation.
 struct AuthSys {

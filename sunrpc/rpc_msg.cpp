@@ -91,7 +91,7 @@ CallFault decode_credential(Reader& reader, CallHeader& out) noexcept {
     if (!reader.word(flavor) || !reader.opaque(kAuthBodyMax, body)) return CallFault::bad_cred;
     out.flavor = AuthFlavor{flavor};
     if (out.flavor == AuthFlavor::none) return CallFault::none;
-    if (out.flavor == AuthFlavor::short_) return CallFault::rejected_cred;
+    if (out.flavor == AuthFlavor::shorthand) return CallFault::rejected_cred;
     if (out.flavor != AuthFlavor::sys) return CallFault::too_weak;
     return decode_auth_sys(body, out.sys) ? CallFault::none : CallFault::bad_cred;
 }

@@ -35,8 +35,8 @@ struct CallHeader {
 };
 
 // What is wrong with a call header, and so how it is answered.
-// short_: an AUTH_SHORT credential, which we never gave out, is answered by AUTH_REJECTEDCRED (RFC
-// 5531 s8.2: begin anew).
+// rejected_cred: an AUTH_SHORT credential, which we never gave out, is answered by
+// AUTH_REJECTEDCRED (RFC 5531 s8.2: begin anew).
 enum class CallFault : std::uint8_t {
     none,
     drop,

@@ -19,6 +19,7 @@ class XdrEncodeStream {
   public:
     // The first `used` bytes of `room` are encoded already.
     explicit XdrEncodeStream(std::span<std::byte> room, std::uint32_t used = 0) noexcept;
+    ~XdrEncodeStream() = default;
     XdrEncodeStream(const XdrEncodeStream&) = delete;
     XdrEncodeStream& operator=(const XdrEncodeStream&) = delete;
     XDR* xdr() noexcept { return &xdr_; }
@@ -58,6 +59,7 @@ class XdrDecodeStream {
     // reply.
     static constexpr std::uint32_t kByBinding = ~0u;
     XdrDecodeStream(const XdrBuf& buf, std::uint32_t payload_position) noexcept;
+    ~XdrDecodeStream() = default;
     XdrDecodeStream(const XdrDecodeStream&) = delete;
     XdrDecodeStream& operator=(const XdrDecodeStream&) = delete;
     XDR* xdr() noexcept { return &xdr_; }

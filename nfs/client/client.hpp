@@ -248,6 +248,9 @@ class WriteOp final : public ProcOp<NFSPROC3_WRITE, WRITE3args, WRITE3res> {
 template <std::uint32_t Proc, class Args, class Res, bool_t (*Xdr)(XDR*, Res*)>
 class AllocatingOp : public ProcOp<Proc, Args, Res> {
   public:
+    AllocatingOp() = default;
+    AllocatingOp(const AllocatingOp&) = delete;
+    AllocatingOp& operator=(const AllocatingOp&) = delete;
     ~AllocatingOp() override { free_results(); }
     void free_results() noexcept {
         XDR xdr{};
@@ -268,6 +271,8 @@ using ReaddirplusOp =
 class MntOp final : public Op {
   public:
     MntOp() noexcept : Op(Program::mount, MOUNTPROC3_MNT, &args, &res) {}
+    MntOp(const MntOp&) = delete;
+    MntOp& operator=(const MntOp&) = delete;
     ~MntOp() override { free_results(); }
     mountargs3 args{};
     mountres3 res{};
@@ -293,6 +298,8 @@ class UmntOp final : public Op {
 class ExportOp final : public Op {
   public:
     ExportOp() noexcept : Op(Program::mount, MOUNTPROC3_EXPORT, nullptr, &res) {}
+    ExportOp(const ExportOp&) = delete;
+    ExportOp& operator=(const ExportOp&) = delete;
     ~ExportOp() override { free_results(); }
     mountexports3 res{};
 

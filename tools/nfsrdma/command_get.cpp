@@ -13,9 +13,6 @@
 namespace nfsrdma::tool {
 namespace {
 
-using nfs::client::FileHandle;
-using nfs::client::Outcome;
-
 bool is_directory(const std::string& path) {
     struct stat st {};
     return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);

@@ -19,6 +19,8 @@ class Session final : public Calls {
     // Connects and mounts the export that holds `url`; nullptr after having said on standard error
     // what is wrong.
     static std::unique_ptr<Session> open(const Options& options, const Url& url);
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
     ~Session() override;  // unmounts, disconnects, waits until everything is home
 
     // Prints the counters as --stats and --json ask; `seconds` and `bytes` of the transfer, for the
