@@ -203,7 +203,7 @@ int run_ping(const Options& options) {
         if (outcome.ok()) {
             trips.times_us.push_back(us);
             std::printf("NULL from %s: seq=%u time=%.1f us\n", server.c_str(), trips.sent, us);
-            std::fflush(stdout);
+            (void)std::fflush(stdout);
             continue;
         }
         complain(server, to_string(outcome));

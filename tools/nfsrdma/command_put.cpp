@@ -15,9 +15,6 @@
 namespace nfsrdma::tool {
 namespace {
 
-using nfs::client::FileHandle;
-using nfs::client::Outcome;
-
 // What the sources are called at the server: in the directory `url` when there is one, else `url`
 // itself.
 bool find_target(Session& session, const Url& url, bool must_be_directory, Found& target) {

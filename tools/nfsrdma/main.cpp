@@ -137,7 +137,7 @@ int run(int argc, char** argv) {
         return app.exit(error) == 0 ? kOk : kUsage;
     }
     // Output to a pipe whose reader has left is an error like others.
-    std::signal(SIGPIPE, SIG_IGN);
+    (void)std::signal(SIGPIPE, SIG_IGN);
     const int status = commands.run();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         return status == kOk ? kFailed : status;
@@ -148,5 +148,10 @@ int run(int argc, char** argv) {
 }  // namespace nfsrdma::tool
 
 int main(int argc, char** argv) {
-    return nfsrdma::tool::run(argc, argv);
+    try {
+        return nfsrdma::tool::run(argc, argv);
+    } catch (const std::exception& error) {  // of libraries: out of memory
+        (void)std::fprintf(stderr, "nfsrdma: %s\n", error.what());
+        return nfsrdma::tool::kFailed;
+    }
 }

@@ -24,8 +24,8 @@ Progress::Progress(Loop& loop, bool terminal, std::uint64_t total_bytes) noexcep
 
 Progress::~Progress() {
     loop_.disarm(timer_);
-    if (shown_) std::fputs("\r\033[K", stdout);
-    std::fflush(stdout);
+    if (shown_) (void)std::fputs("\r\033[K", stdout);
+    (void)std::fflush(stdout);
 }
 
 double Progress::seconds() const noexcept {
@@ -52,8 +52,8 @@ std::string Progress::line() const {
 void Progress::on_timer(Timer& timer) noexcept {
     Progress& self = static_cast<ShowTimer&>(timer).progress;
     const std::string text = "\r" + self.line() + "\033[K";
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
+    (void)std::fputs(text.c_str(), stdout);
+    (void)std::fflush(stdout);
     self.shown_ = true;
     self.loop_.arm(self.timer_, self.loop_.now_ns() + kShowEveryNs);
 }

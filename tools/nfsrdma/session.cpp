@@ -162,7 +162,7 @@ Session::~Session() {
         const auto idle = [](void* arg) { return static_cast<xprtrdma::Transport*>(arg)->idle(); };
         if (!loop_->run_until(idle, transport_.get(), kGoodbyeNs)) {
             complain(server_.server(), "the connection does not end; leaving without");
-            std::fflush(nullptr);
+            (void)std::fflush(nullptr);
             ::_exit(kFailed);
         }
     }
@@ -209,7 +209,7 @@ void Session::print_stats(double seconds, std::uint64_t bytes, std::FILE* json_t
         statistics_of(transport_->counters(), transport_->io_counters(), nfs_->rpc_counters(),
                       Moved{seconds, bytes});
     const std::string text = options_.json ? to_json(statistics) : to_text(statistics);
-    std::fputs(text.c_str(), options_.json ? json_to : stderr);
+    (void)std::fputs(text.c_str(), options_.json ? json_to : stderr);
 }
 
 }  // namespace nfsrdma::tool

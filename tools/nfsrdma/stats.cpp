@@ -8,7 +8,7 @@ namespace {
 
 std::string number(const Statistic& statistic) {
     std::array<char, 48> out{};
-    std::snprintf(out.data(), out.size(), statistic.whole ? "%.0f" : "%.3f", statistic.value);
+    (void)std::snprintf(out.data(), out.size(), statistic.whole ? "%.0f" : "%.3f", statistic.value);
     return out.data();
 }
 

@@ -29,8 +29,8 @@ std::string human_bytes(double bytes) {
         ++unit;
     }
     std::array<char, 32> out{};
-    std::snprintf(out.data(), out.size(), unit == 0 ? "%.0f %s" : "%.1f %s", bytes,
-                  kUnits.at(unit));
+    (void)std::snprintf(out.data(), out.size(), unit == 0 ? "%.0f %s" : "%.1f %s", bytes,
+                        kUnits.at(unit));
     return out.data();
 }
 
@@ -84,7 +84,7 @@ void complain(std::string_view place, std::string_view what) {
                                  ? "nfsrdma: " + printable(what) + "\n"
                                  : "nfsrdma: " + printable(place) + ": " + printable(what) + "\n";
     // One write, so that lines of parallel processes do not mix.
-    std::fwrite(line.data(), 1, line.size(), stderr);
+    (void)std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 std::string errno_text(int error) {

@@ -181,7 +181,8 @@ void TreePutter::put_below(int local, const std::string& path, const FileHandle&
             failed_ = true;
             return;
         }
-        const std::string below = path + "/" + name;
+        std::string below = path;
+        below.append("/").append(name);
         struct stat st {};
         if (::fstatat(local, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
             trouble(below, errno_text(errno));
