@@ -36,7 +36,7 @@ namespace {
 
 constexpr std::uint32_t kDepthMax = 4096;  // directories between an object and an open ancestor
 constexpr int kOpenPath = O_PATH | O_NOFOLLOW | O_CLOEXEC;
-constexpr std::size_t kListBytes = 32 * 1024;
+constexpr std::size_t kListBytes = std::size_t{32} << 10;
 constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 
 ftype3 type_of(std::uint32_t mode) noexcept {
