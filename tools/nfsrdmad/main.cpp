@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,7 +30,7 @@ int complain(const std::string& what, const Error& error) {
     const std::string why = error.code == Errc::system && error.sys != 0
                                 ? std::string(strerrordesc_np(error.sys))
                                 : to_string(error);
-    std::fprintf(stderr, "nfsrdmad: %s: %s\n", what.c_str(), why.c_str());
+    static_cast<void>(std::fprintf(stderr, "nfsrdmad: %s: %s\n", what.c_str(), why.c_str()));
     return 1;
 }
 
@@ -93,10 +92,11 @@ class Daemon {
         }
         for (auto& worker : workers_)
             worker->start();
-        std::printf("nfsrdmad: serving %s on %s (softroce, %u %s)\n", names_of(server_).c_str(),
-                    workers_.front()->local().to_string().c_str(), options_.loops,
-                    options_.loops == 1 ? "loop" : "loops");
-        std::fflush(stdout);
+        static_cast<void>(std::printf("nfsrdmad: serving %s on %s (softroce, %u %s)\n",
+                                      names_of(server_).c_str(),
+                                      workers_.front()->local().to_string().c_str(), options_.loops,
+                                      options_.loops == 1 ? "loop" : "loops"));
+        static_cast<void>(std::fflush(stdout));
         wait_for_end();
         const bool in_order = end();
         workers_joined();
@@ -214,7 +214,7 @@ int run(int argc, const char* const* argv) {
     log::set_level(options.log_level);
     // Before any thread: all inherit it, and the main thread alone takes them.
     if (::pthread_sigmask(SIG_BLOCK, &Daemon::signals(), nullptr) != 0) return 1;
-    std::signal(SIGPIPE, SIG_IGN);
+    if (std::signal(SIGPIPE, SIG_IGN) == SIG_ERR) return 1;
     ::umask(0);  // modes are the clients' business
     if (!options.listen.is_loopback()) {
         log::warn("serving on {}: whoever reaches this address acts as this process's user",

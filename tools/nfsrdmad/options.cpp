@@ -107,8 +107,9 @@ bool parse_options(int argc, const char* const* argv, Options& out, int& exit_st
     }
     const Result<void> understood = understand(words, out);
     if (!understood) {
-        std::fprintf(stderr, "nfsrdmad: --listen %s: not a numeric address (ADDR[:PORT])\n",
-                     words.listen.c_str());
+        static_cast<void>(
+            std::fprintf(stderr, "nfsrdmad: --listen %s: not a numeric address (ADDR[:PORT])\n",
+                         words.listen.c_str()));
         exit_status = kUsage;
         return false;
     }
