@@ -93,7 +93,8 @@ std::vector<Finding> check_lengths(const std::string& path, const std::string& t
         // A function at namespace level: its head starts in column 0 and its body ends with a brace
         // there.
         static const std::regex scope(
-            R"(^(namespace|class|struct|enum|union|extern|template <[^>]*>\s*(class|struct)|constexpr|const|static const|inline constexpr)\b.*\{$)");
+            R"(^(namespace|class|struct|enum|union|extern|constexpr|const|static const)\b.*\{$)"
+            R"(|^inline constexpr\b.*\{$|^template <[^>]*>\s*(class|struct)\b.*\{$)");
         if (!line.empty() && line[0] != ' ' && line.back() == '{' &&
             !std::regex_search(line, scope))
             opened = i + 1;
@@ -116,10 +117,10 @@ std::vector<Finding> check_words(const std::string& path, const std::string& tex
         {R"(\bthrow\b)", "return an Error", "^$"},
         {R"(\bshared_ptr\b)", "Lease, unique_ptr or a reference", "^(tools|tests|tirpc|nfs)/"},
         {R"(\breinterpret_cast\b)", "base/bytes.hpp", "^(base/bytes\\.hpp|base/sock_addr|verbs/)"},
-        {R"(\b(htonl|htons|ntohl|ntohs)\b)", "base/bytes.hpp", "^base/sock_addr"},
+        {R"(\b(htonl|htons|ntohl|ntohs)\b)", "base/bytes.hpp", "^(base/sock_addr|tests/)"},
         {R"(\bvolatile\b)", "std::atomic", "^$"},
         {R"(\b(rand|srand)\()", "base/prng.hpp", "^$"},
-        {R"(\b(sleep|usleep)\()", "Loop and Timer", "^tools/"},
+        {R"(\b(sleep|usleep)\()", "Loop and Timer", "^(tools/|base/loop)"},
         {R"(\busing namespace\b)", "qualified names", "^$"},
         {R"(\bTODO\b(?!\(#\d+\)))", "TODO(#issue)", "^$"},
         {R"(\b(FIXME|XXX)\b)", "TODO(#issue)", "^$"},
