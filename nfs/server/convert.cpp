@@ -7,12 +7,21 @@ namespace {
 
 constexpr std::uint32_t kNsPerSecond = 1'000'000'000;
 
-nfsstat3 set_time(time_how how, const nfstime3& time, SetTime& to) noexcept {
-    to.how = how;
-    if (how != SET_TO_CLIENT_TIME) return NFS3_OK;
-    if (time.nseconds >= kNsPerSecond) return NFS3ERR_INVAL;
-    to.time = to_time(time);
-    return NFS3_OK;
+nfsstat3 set_time(const time_how& how, const nfstime3& time, SetTime& to) noexcept {
+    switch (wire_value(how)) {
+        case DONT_CHANGE:
+            return NFS3_OK;
+        case SET_TO_SERVER_TIME:
+            to.how = SET_TO_SERVER_TIME;
+            return NFS3_OK;
+        case SET_TO_CLIENT_TIME:
+            if (time.nseconds >= kNsPerSecond) return NFS3ERR_INVAL;
+            to.how = SET_TO_CLIENT_TIME;
+            to.time = to_time(time);
+            return NFS3_OK;
+        default:
+            return NFS3ERR_INVAL;
+    }
 }
 
 }  // namespace

@@ -9,15 +9,16 @@ constexpr std::uint32_t kDefaultMode = 0644;
 nfsstat3 like_of(const mknoddata3& what, Attr& out) noexcept {
     SetAttr set;
     nfsstat3 status = NFS3ERR_BADTYPE;
-    out.type = what.type;
-    if (what.type == NF3CHR || what.type == NF3BLK) {
+    const std::int32_t type = wire_value(what.type);
+    if (type == NF3CHR || type == NF3BLK) {
         const devicedata3& device = what.mknoddata3_u.device;
         status = to_set_attr(device.dev_attributes, set);
         out.rdev_major = device.spec.specdata1;
         out.rdev_minor = device.spec.specdata2;
-    } else if (what.type == NF3SOCK || what.type == NF3FIFO) {
+    } else if (type == NF3SOCK || type == NF3FIFO) {
         status = to_set_attr(what.mknoddata3_u.pipe_attributes, set);
     }
+    if (status == NFS3_OK) out.type = what.type;
     out.mode = set.mode.value_or(kDefaultMode);
     return status;
 }

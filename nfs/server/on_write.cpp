@@ -72,9 +72,8 @@ void written(FileOp& op, std::int64_t result) noexcept {
 nfsstat3 check(const WRITE3args& args) noexcept {
     constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     if (args.count > args.data.data_len) return NFS3ERR_INVAL;
-    if (args.stable != UNSTABLE && args.stable != DATA_SYNC && args.stable != FILE_SYNC) {
-        return NFS3ERR_INVAL;
-    }
+    const std::int32_t stable = wire_value(args.stable);
+    if (stable < UNSTABLE || stable > FILE_SYNC) return NFS3ERR_INVAL;
     if (args.offset > kMax || args.count > kMax - args.offset) return NFS3ERR_FBIG;
     return NFS3_OK;
 }

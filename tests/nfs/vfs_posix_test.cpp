@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <thread>
 
 #include "tests/nfs/nfs_world.hpp"
 
@@ -199,6 +200,45 @@ TEST_F(VfsPosixTest, DeepTreesAreFound) {
     VfsPosixOptions options;
     EXPECT_EQ(getattr(nodes.back().id), NFS3_OK);
     EXPECT_EQ(find(nodes.back().id, "..").id, nodes[nodes.size() - 2].id);
+}
+
+// Loops share a backend: what several threads do at once must not mix.
+TEST_F(VfsPosixTest, ThreadsShareIt) {
+    VfsPosixOptions options;
+    options.open_files = 64;
+    make(options);
+    put(root() + "/shared", "0123456789");
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([this, t] {
+            Node own, node;
+            Wcc wcc, other;
+            const std::string mine = "d" + std::to_string(t);
+            ASSERT_EQ(vfs->mkdir(kNobody, {vfs->root(), mine}, {}, own, wcc), NFS3_OK);
+            for (int i = 0; i < 200; ++i) {
+                const std::string a = "a" + std::to_string(i % 7), b = "b" + std::to_string(i);
+                ASSERT_EQ(vfs->create(kNobody, {own.id, a}, {}, node, wcc), NFS3_OK);
+                IoFile io;
+                ASSERT_EQ(vfs->open_io(kNobody, node.id, IoUse::write, io), NFS3_OK);
+                std::array<std::byte, 100> data{};
+                std::uint32_t moved = 0;
+                EXPECT_EQ(vfs->write_now(io, 0, data, moved), NFS3_OK);
+                vfs->close_io(io);
+                ASSERT_EQ(vfs->rename(kNobody, {own.id, a}, {own.id, b}, wcc, other), NFS3_OK);
+                EXPECT_EQ(getattr(node.id), NFS3_OK);
+                ASSERT_EQ(lookup(vfs->root(), "shared", node), NFS3_OK);
+                ASSERT_EQ(vfs->open_io(kNobody, node.id, IoUse::read, io), NFS3_OK);
+                EXPECT_EQ(vfs->read_now(io, 0, data, moved), NFS3_OK);
+                EXPECT_EQ(moved, 10u);
+                vfs->close_io(io);
+                if (i % 10 == 0) vfs->tidy();
+                if (i % 2 != 0) continue;
+                EXPECT_EQ(vfs->remove(kNobody, {own.id, b}, wcc), NFS3_OK);
+            }
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
 }
 
 }  // namespace

@@ -62,6 +62,17 @@ TEST(Convert, NanosecondsBeyondASecondAreInvalid) {
     }
 }
 
+TEST(Convert, EnumeratorThatIsNoneIsInvalid) {
+    for (const std::int32_t value : {3, -1, 0x7fffffff}) {
+        sattr3 from{};
+        std::memcpy(&from.mtime.set_it, &value, sizeof value);
+        SetAttr to;
+        EXPECT_EQ(to_set_attr(from, to), NFS3ERR_INVAL) << value;
+        EXPECT_EQ(to.mtime.how, DONT_CHANGE);
+        EXPECT_EQ(wire_value(from.mtime.set_it), value);
+    }
+}
+
 TEST(Convert, VerifierKeepsAllBits) {
     const createverf3 verf = {'\xff', '\xff', '\xff', '\xff', '\x80', 0, 0, 1};
     EXPECT_EQ(to_verifier(verf), 0xFFFFFFFF80000001ull);

@@ -5,10 +5,12 @@ namespace {
 
 class OnWrite : public NfsTest {};
 class B72 : public NfsTest {};
+class B103 : public NfsTest {};
 class B90 : public NfsTest {};
 class B125 : public NfsTest {};
 NR_ON_BACKENDS(OnWrite);
 NR_ON_BACKENDS(B72);
+INSTANTIATE_TEST_SUITE_P(On, B103, ::testing::Values(Backend::posix));  // mem is bounded
 NR_ON_BACKENDS(B90);
 NR_ON_BACKENDS(B125);
 
@@ -67,6 +69,27 @@ TEST_P(OnWrite, OffsetsBeyondTheRangeAreFbig) {
     EXPECT_EQ(w.write(file, UINT64_MAX, "x")->status, NFS3ERR_FBIG);
     EXPECT_EQ(w.write(file, 0x7fffffffffffffff, "x")->status, NFS3ERR_FBIG);
     EXPECT_EQ(w.attr(file).size, 0u);
+}
+
+TEST_P(OnWrite, StabilityThatIsNoneIsInvalid) {
+    const Handle file = w.file(w.root, "f");
+    stable_how stable = UNSTABLE;
+    const std::int32_t none = 77;
+    std::memcpy(&stable, &none, sizeof none);
+    EXPECT_EQ(w.write(file, 0, "x", stable)->status, NFS3ERR_INVAL);
+}
+
+TEST_P(B103, MarksBeyondTwoAndFourGigabytes) {
+    const Handle file = w.file(w.root, "sparse");
+    ASSERT_EQ(w.write(file, 5ull << 30, "end")->status, NFS3_OK);
+    for (const std::uint64_t offset :
+         {0x7fffffffull, 0x80000000ull, 0xffffffffull, 0x100000000ull, 0x100000005ull}) {
+        const std::string mark = std::to_string(offset);
+        ASSERT_EQ(w.write(file, offset, mark.substr(0, 1))->status, NFS3_OK);
+        EXPECT_EQ(w.read(file, offset, 1).data, mark.substr(0, 1));
+    }
+    EXPECT_EQ(w.attr(file).size, (5ull << 30) + 3);
+    EXPECT_TRUE(w.read(file, 5ull << 30, 100).eof);
 }
 
 TEST_P(B72, CountAndLengthThatDiffer) {
