@@ -1,6 +1,6 @@
-// Operation. The file is pinned, its size read, and what the call can have at most worked out: the
-// count asked for, the transport's largest payload, the place that the client offered, what the
-// file has. Memory for that is taken (or waited for) and the file read straight into it.
+// Operation. The file is pinned, and what the call can have at most worked out: the count asked
+// for, the transport's largest payload, the place that the client offered and, where that is much,
+// what the file has. Memory for that is taken (or waited for) and the file read straight into it.
 //
 // Ownership. (1) ReadState lives in the call's own memory from make_state to finish; the FileOp in
 // it is the loop's between submit and done. (2) The IoFile is closed in finish, before the reply
@@ -14,6 +14,11 @@
 
 namespace nfsrdma::nfs {
 namespace {
+
+// Where memory is worth the size of the file being asked first, and where an offset is none that
+// the system would take.
+constexpr std::uint32_t kSmall = 64 * 1024;
+constexpr std::uint64_t kFar = 1ull << 62;
 
 struct ReadState : FileOp {
     explicit ReadState(sunrpc::SvcCall& c) noexcept : call(&c) {}
@@ -83,6 +88,13 @@ void start(sunrpc::SvcCall& call) noexcept {
     call.rqst->xprt->loop().submit(state);
 }
 
+// The most that the call can have, whatever the file is.
+std::uint32_t count_of(const sunrpc::SvcCall& call, const READ3args& args) noexcept {
+    const std::uint32_t count = std::min(args.count, call.rqst->xprt->max_payload());
+    // A Write chunk that is smaller than the count gets what fits (RFC 8166 s3.4.6).
+    return call.rqst->result_room == 0 ? count : std::min(count, call.rqst->result_room);
+}
+
 }  // namespace
 
 // RFC 1813 s3.3.6
@@ -110,13 +122,13 @@ void on_read(sunrpc::SvcCall& call) noexcept {
     state.in_line = file.in_line;
     state.fd = file.fd;
     state.offset = args.offset;
-    const nfsstat3 status = state.vfs->io_attr(file, attr);
-    const std::uint64_t left = args.offset < attr.size ? attr.size - args.offset : 0;
-    std::uint64_t count = std::min<std::uint64_t>(args.count, call.rqst->xprt->max_payload());
-    // A Write chunk that is smaller than the count gets what fits (RFC 8166 s3.4.6 has no way to
-    // say more).
-    if (call.rqst->result_room != 0) count = std::min<std::uint64_t>(count, call.rqst->result_room);
-    state.count = static_cast<std::uint32_t>(std::min(count, left));
+    nfsstat3 status = NFS3_OK;
+    state.count = count_of(call, args);
+    if (state.count > kSmall || args.offset >= kFar) {
+        status = state.vfs->io_attr(file, attr);
+        const std::uint64_t left = args.offset < attr.size ? attr.size - args.offset : 0;
+        state.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(state.count, left));
+    }
     if (status != NFS3_OK || state.count == 0) {
         finish(state, status, 0);
         return;
