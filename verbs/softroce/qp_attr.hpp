@@ -21,11 +21,13 @@ struct QpAttr {
     std::uint8_t read_responses = 16;  // READs that the peer keeps in flight towards us
 };
 
-// The CM end that a queue pair belongs to. Called on the loop, never from inside post_send or post_recv.
+// The CM end that a queue pair belongs to. Called on the loop, never from inside post_send or
+// post_recv.
 class QpOwner {
   public:
-    virtual void on_first_packet(SoftQp& qp) noexcept = 0;  // data before the RTU establishes the passive side
-    virtual void on_fatal(SoftQp& qp) noexcept = 0;         // the queue pair went to error by itself
+    virtual void on_first_packet(
+        SoftQp& qp) noexcept = 0;  // data before the RTU establishes the passive side
+    virtual void on_fatal(SoftQp& qp) noexcept = 0;  // the queue pair went to error by itself
 
   protected:
     ~QpOwner() = default;

@@ -174,7 +174,9 @@ TEST_F(PingTest, ABrokenClientLosesItsConnectionOnly) {
     for (const Advert& one : adverts) {
         encode(one, advert);
         RawClient client(*a_, advert);
-        ASSERT_TRUE(run_until(loop(), [&] { return client.over; }, kNsPerSec)) << broken;
+        ASSERT_TRUE(run_until(
+            loop(), [&] { return client.over; }, kNsPerSec))
+            << broken;
         ++broken;
     }
     for (const std::size_t size : {1u, 15u}) {
