@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "sunrpc/xdr_stream.hpp"
@@ -104,10 +105,18 @@ struct XdrDecodeOps {
         return TRUE;
     }
 
+    // xdr_opaque asks for an item's pad bytes right behind it, into memory that all threads share:
+    // they are passed over, and not written there.
+    static bool_t skip_pad(XdrDecodeStream& s, std::uint32_t size) noexcept {
+        std::array<std::byte, 4> ignored{};
+        return copy_out(s, ignored.data(), size) ? TRUE : fail(s);
+    }
+
     static bool_t getlong(XDR* xdr, long* value) noexcept {
         XdrDecodeStream& s = self(xdr);
         std::array<std::byte, 4> word{};
         if (s.pad_owed_ != 0) return fail(s);
+        s.pad_inline_ = 0;
         if (contiguous(s) >= 4) {
             *value = static_cast<long>(load_be32(here(s)));
             advance(s, 4);
@@ -122,12 +131,13 @@ struct XdrDecodeOps {
         XdrDecodeStream& s = self(xdr);
         if (s.pad_owed_ != 0) {
             if (size != s.pad_owed_) return fail(s);
-            std::memset(address, 0, size);
             s.position_ += size;
-            s.pad_owed_ = 0;
+            s.pad_owed_ = s.pad_inline_ = 0;
             return TRUE;
         }
         if (size == 0) return TRUE;
+        if (size == std::exchange(s.pad_inline_, 0)) return skip_pad(s, size);
+        s.pad_inline_ = -size & 3u;
         if (is_item(s, address)) {
             const bool here_by_position = s.payload_position_ == XdrDecodeStream::kByBinding ||
                                           s.payload_position_ == s.position_;

@@ -91,6 +91,7 @@ class XdrDecodeStream {
     std::uint32_t position_ = 0;     // in the unreduced message
     std::uint32_t payload_position_ = 0;
     std::uint32_t pad_owed_ = 0;
+    std::uint32_t pad_inline_ = 0;  // bytes of pad that the last inline item has
     DdpItem item_;
     void* object_ = nullptr;
     std::span<std::byte> inline_room_;

@@ -276,5 +276,26 @@ TEST(XdrDecode, RandomMessagesAreDecodedOrRefused) {
     }
 }
 
+// libtirpc gives one buffer of the whole process for pad bytes: loops on several threads may not
+// write there.
+TEST(XdrDecode, PadBytesArePassedOverAndNotWritten) {
+    std::array<std::byte, 12> bytes{};
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+        bytes[i] = static_cast<std::byte>(i + 1);
+    XdrBuf buf;
+    buf.head = bytes;
+    XdrDecodeStream stream(buf, XdrDecodeStream::kByBinding);
+    std::array<char, 4> data{}, pad = {'#', '#', '#', '#'};
+    XDR* const xdr = stream.xdr();
+    for (const u_int size : {3u, 1u, 2u}) {
+        ASSERT_TRUE(XDR_GETBYTES(xdr, data.data(), size));
+        EXPECT_EQ(data[0], static_cast<char>(1 + XDR_GETPOS(xdr) - size));
+        ASSERT_TRUE(XDR_GETBYTES(xdr, pad.data(), 4 - size));
+        EXPECT_EQ(pad[0], '#');
+        EXPECT_EQ(XDR_GETPOS(xdr) % 4, 0u);
+    }
+    EXPECT_FALSE(stream.failed());
+}
+
 }  // namespace
 }  // namespace nfsrdma::sunrpc
