@@ -197,7 +197,6 @@ TEST_F(VfsPosixTest, DeepTreesAreFound) {
         fs::create_directory(path);
         nodes.push_back(find(nodes.back().id, fs::path(path).filename()));
     }
-    VfsPosixOptions options;
     EXPECT_EQ(getattr(nodes.back().id), NFS3_OK);
     EXPECT_EQ(find(nodes.back().id, "..").id, nodes[nodes.size() - 2].id);
 }

@@ -8,7 +8,8 @@ class OnReaddir : public NfsTest {
     std::set<std::string> fill(const Handle& dir, int count) {
         std::set<std::string> names{".", ".."};
         for (int i = 0; i < count; ++i) {
-            const std::string name = "n" + std::to_string(i) + std::string(i % 30, 'x');
+            const std::string name =
+                "n" + std::to_string(i) + std::string(static_cast<std::size_t>(i % 30), 'x');
             w.file(dir, name);
             names.insert(name);
         }
