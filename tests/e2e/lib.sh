@@ -20,6 +20,7 @@ address() { echo "127.$((RANDOM % 253 + 1)).$((RANDOM % 253 + 1)).$((RANDOM % 25
 # start_server NAME ARGUMENT...: runs nfsrdmad until it is ready; its pid is in server_pid.
 start_server() {
     local log=$work/$1.log
+    server_log=$log
     shift
     "$BIN/nfsrdmad" "$@" >"$log" 2>&1 &
     server_pid=$!
@@ -36,7 +37,7 @@ start_server() {
 # stop_server: ends the last one and checks that it ended well.
 stop_server() {
     kill -TERM "$server_pid"
-    wait "$server_pid" || fail "nfsrdmad ended with status $?"
+    wait "$server_pid" || { status=$?; tail -n 60 "$server_log" >&2; fail "nfsrdmad ended with status $status"; }
     pids=("${pids[@]/$server_pid/}")
     pids=(${pids[@]})
 }
