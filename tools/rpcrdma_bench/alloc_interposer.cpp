@@ -13,12 +13,15 @@
 
 #include "tools/rpcrdma_bench/alloc_counts.hpp"
 
+// glibc's own names.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 void* __libc_malloc(std::size_t size);
 void* __libc_calloc(std::size_t count, std::size_t size);
 void* __libc_realloc(void* old, std::size_t size);
 void* __libc_memalign(std::size_t alignment, std::size_t size);
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace nfsrdma::bench {
 namespace {
@@ -27,12 +30,12 @@ using Count = std::atomic<std::uint64_t>;
 constinit Count own_count{0};
 constinit std::atomic<Count*> where{&own_count};
 
-void count_one() noexcept {
+[[maybe_unused]] void count_one() noexcept {
     where.load(std::memory_order_relaxed)->fetch_add(1, std::memory_order_relaxed);
 }
 
 __attribute__((constructor)) void attach() noexcept {
-    const char* path = std::getenv("NR_ALLOC_COUNT_FILE");
+    const char* path = std::getenv("NR_ALLOC_COUNT_FILE");  // NOLINT(concurrency-mt-unsafe)
     if (path == nullptr) return;
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return;

@@ -1,11 +1,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 
 #include "tools/rpcrdma_bench/ratios.hpp"
 
+namespace {
+
 // rpcrdma-bench: what this build reaches on this machine, as ratios to what the machine can do at
 // all.
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     CLI::App app{
         "Measures RPC-over-RDMA on the soft device against bare UDP, TCP and libtirpc, side by "
         "side on the same "
@@ -40,4 +43,15 @@ int main(int argc, char** argv) {
     }
     if (smoke) options.pairs = {1, 0.1};
     return nfsrdma::bench::run_ratios(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& error) {  // of libraries: out of memory
+        (void)std::fprintf(stderr, "rpcrdma-bench: %s\n", error.what());
+        return 1;
+    }
 }

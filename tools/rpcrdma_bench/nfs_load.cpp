@@ -193,9 +193,9 @@ void NfsLoad::finished(Slot& slot, Result<void> result) {
          (slot.res.write.status == NFS3_OK && slot.res.write.WRITE3res_u.resok.count == bytes_));
     if (!ok) {
         if (!failed_ && !result)
-            std::fprintf(stderr, "rpcrdma-bench: %s\n", to_string(result.error()).c_str());
+            (void)std::fprintf(stderr, "rpcrdma-bench: %s\n", to_string(result.error()).c_str());
         if (!failed_ && result)
-            std::fprintf(stderr, "rpcrdma-bench: NFS status %d\n", int{slot.res.read.status});
+            (void)std::fprintf(stderr, "rpcrdma-bench: NFS status %d\n", int{slot.res.read.status});
         failed_ = true;
         return;
     }

@@ -62,18 +62,20 @@ Result<PeerProcess> PeerProcess::start(const Spec& spec, double timeout_seconds)
     std::vector<std::string> words = {spec.program.empty() ? "rpcrdma-bench" : spec.program};
     words.insert(words.end(), spec.arguments.begin(), spec.arguments.end());
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words)
         argv.push_back(word.data());
     argv.push_back(nullptr);
     int ends[2] = {-1, -1};
     if (pipe2(ends, O_CLOEXEC) != 0) return Error{Errc::system, errno, "pipe"};
     UniqueFd read_end(ends[0]), write_end(ends[1]);
+    // This program has one thread.
     for (const auto& [name, value] : spec.environment)
-        setenv(name.c_str(), value.c_str(), 1);
+        setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
     const pid_t pid = fork();
     if (pid == 0) become(path, argv, write_end.get(), spec.cpu);
     for (const auto& [name, value] : spec.environment)
-        unsetenv(name.c_str());
+        unsetenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
     if (pid < 0) return Error{Errc::system, errno, "fork"};
     PeerProcess child;
     child.pid_ = pid;

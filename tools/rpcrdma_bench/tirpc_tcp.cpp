@@ -48,8 +48,8 @@ int serve_tirpc_tcp(const std::string& address) {
     socklen_t length = sizeof bound;
     sockaddr* any = static_cast<sockaddr*>(static_cast<void*>(&bound));
     getsockname(fd, any, &length);
-    std::printf("%d\n", SockAddr::from(any).port());
-    std::fflush(stdout);
+    (void)std::printf("%d\n", SockAddr::from(any).port());
+    (void)std::fflush(stdout);
     svc_run();
     return 1;
 }

@@ -38,8 +38,8 @@ int serve_udp_spin(const std::string& address) {
     socklen_t length = sizeof bound;
     sockaddr* any = static_cast<sockaddr*>(static_cast<void*>(&bound));
     getsockname(fd, any, &length);
-    std::printf("%d\n", SockAddr::from(any).port());
-    std::fflush(stdout);
+    (void)std::printf("%d\n", SockAddr::from(any).port());
+    (void)std::fflush(stdout);
     std::array<char, 2048> bytes;
     auto last = Clock::now();
     while (true) {
