@@ -28,7 +28,7 @@ TEST(UringBackend, RefusedMeansEpollWhenAutomaticAndAClearErrorWhenAskedFor) {
         });
         if (!filtered) {
             std::cerr << "SKIPPED: seccomp filters are not allowed here\n";
-            GTEST_SKIP() << "seccomp filters are not allowed here";
+            GTEST_SKIP() << "needs seccomp filters";
         }
     }
 }
@@ -41,7 +41,7 @@ TEST(UringBackend, ManyLoopsMayLiveAtOnce) {
         auto made = Loop::create(options);
         if (!made) {
             std::cerr << "SKIPPED: " << to_string(made.error()) << "\n";
-            GTEST_SKIP() << to_string(made.error());
+            GTEST_SKIP() << "needs io_uring: " << to_string(made.error());
         }
         loops.push_back(*std::move(made));
     }

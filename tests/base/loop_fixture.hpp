@@ -87,7 +87,7 @@ class LoopTest : public testing::TestWithParam<LoopBackend> {
         if (!made && GetParam() == LoopBackend::io_uring) {
             std::cerr << "SKIPPED: this kernel refuses io_uring: " << to_string(made.error())
                       << "\n";
-            GTEST_SKIP() << "io_uring refused: " << to_string(made.error());
+            GTEST_SKIP() << "needs io_uring: " << to_string(made.error());
         }
         ASSERT_TRUE(made) << to_string(made.error());
         loop_ = *std::move(made);

@@ -23,7 +23,7 @@ class LoopSteadyTest : public RealLoopTest {
     void SetUp() override {
         if (!test::kAllocCounterWorks) {
             std::cerr << "SKIPPED: a sanitizer's malloc is not counted\n";
-            GTEST_SKIP() << "a sanitizer's malloc is not counted";
+            GTEST_SKIP() << "needs a build without sanitizers: a sanitizer's malloc is not counted";
         }
         RealLoopTest::SetUp();
     }
@@ -32,7 +32,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, LoopSteadyTest,
                          testing::Values(LoopBackend::epoll, LoopBackend::io_uring), backend_name);
 
 TEST(AllocCounterTest, CountsEachKind) {
-    if (!test::kAllocCounterWorks) GTEST_SKIP() << "a sanitizer's malloc is not counted";
+    if (!test::kAllocCounterWorks)
+        GTEST_SKIP() << "needs a build without sanitizers: a sanitizer's malloc is not counted";
     const AllocCounter counter;
     const auto one = std::make_unique<std::uint64_t>(1);
     EXPECT_EQ(counter.count(), 1u);

@@ -65,7 +65,7 @@ class TableOnBackends : public NfsTest {
 NR_ON_BACKENDS(TableOnBackends);
 
 TEST_P(TableOnBackends, HotProceduresAllocateNothing) {
-    if (!test::kAllocCounterWorks) GTEST_SKIP() << "allocations are not counted under a sanitizer";
+    if (!test::kAllocCounterWorks) GTEST_SKIP() << "needs a build without sanitizers";
     const Handle file = w.file(w.root, "a-file-with-a-long-name", "x");
     const std::string name = "a-file-with-a-long-name";
     EXPECT_EQ((allocations<GETATTR3args, GETATTR3res>(NFSPROC3_GETATTR, {file.fh()})), 0u);
