@@ -37,7 +37,7 @@ struct SoftCounters {
 class SoftDevice;
 
 // One device over one wire on one loop; adds itself to the loop. In a process with several loops,
-// make one device a loop with udp_wire_group() and join_group(). The device outlives everything
+// make one device a loop with DeviceGroup (group.hpp). The device outlives everything
 // made from it.
 Result<std::unique_ptr<Device>> create_device(Loop& loop, std::unique_ptr<Wire> wire,
                                               const SoftOptions& options);
