@@ -12,7 +12,7 @@ constexpr std::uint64_t kWarmUp = 1000, kCounted = 1000;
 // What is counted, at one moment, of both processes.
 struct Snapshot {
     double calls = 0, keys = 0, local_invs = 0, doorbells = 0;
-    double copied = 0, device_rx_copied = 0, device_tx_copied = 0;
+    double copied = 0, device_rx = 0, device_rx_copied = 0, device_tx_copied = 0;
     bool ok = false;
 };
 
@@ -33,6 +33,7 @@ Snapshot take(NfsLoad& load, const BenchServer& server) {
     s.copied = static_cast<double>(transport.payload_copied_bytes +
                                    load.clnt_counters().payload_copied_bytes) +
                peer_copied;
+    s.device_rx = static_cast<double>(device.rx_payload_bytes) + json_sum(peer, "rx_payload_bytes");
     s.device_rx_copied = static_cast<double>(device.rx_copied_bytes) + peer_rx;
     s.device_tx_copied = static_cast<double>(device.tx_copied_bytes) + peer_tx;
     return s;
@@ -77,11 +78,10 @@ CounterResult count(NfsLoad& load, const BenchServer& server) {
             keep_worst(worst.local_inv_per_rpc, (after.local_invs - before.local_invs) / calls);
             keep_worst(worst.doorbells_per_call, (after.doorbells - before.doorbells) / calls);
             keep_worst(worst.payload_copies_per_rpc, (after.copied - before.copied) / payload);
-            keep_worst(
-                worst.device_copies_per_byte,
-                std::max(after.device_rx_copied - before.device_rx_copied - calls * 1024, 0.0) /
-                        payload +
-                    (after.device_tx_copied - before.device_tx_copied));
+            keep_worst(worst.device_copies_per_byte,
+                       (after.device_rx_copied - before.device_rx_copied) /
+                               (after.device_rx - before.device_rx) +
+                           (after.device_tx_copied - before.device_tx_copied));
             keep_worst(worst.allocs_per_rpc,
                        static_cast<double>(allocations.at_end - allocations.at_start) / kCounted);
         }
