@@ -36,6 +36,10 @@ for _ in $(seq 100); do
     sleep 0.05
 done
 
+# tshark takes a payload that begins like an EtherType for that protocol: one random byte of 0x90 in a last packet is LOOP to
+# it. Digits are none.
+filler=$work/digits
+seq 2000000 | tr -d "\n" >"$filler"
 mkdir "$work/export"
 make_tree "$work/tree"
 start_server server --export "$work/export" --listen 10.9.1.1

@@ -42,14 +42,15 @@ stop_server() {
     pids=(${pids[@]})
 }
 
-# make_tree DIR: files of many sizes, with a link, modes and odd names.
+# make_tree DIR: files of many sizes, with a link, modes and odd names. Their bytes come from the file `filler`.
+filler=/dev/urandom
 make_tree() {
     mkdir -p "$1/sub/deeper" "$1/empty dir"
     local size
     for size in 0 1 2 3 5 6 7 1023 1024 1025 2047 2048 2049 4095 4096 4097 8191 8193 65535 65537 1048573 1048576 1048579; do
-        head -c "$size" /dev/urandom >"$1/sub/file-$size"
+        head -c "$size" "$filler" >"$1/sub/file-$size"
     done
-    head -c 8388608 /dev/urandom >"$1/sub/deeper/big"
+    head -c 8388608 "$filler" >"$1/sub/deeper/big"
     echo text >"$1/with space and ünicode"
     chmod 0640 "$1/sub/file-1"
     chmod 0755 "$1/sub/file-2"
