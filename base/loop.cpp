@@ -37,6 +37,9 @@ namespace {
 constexpr std::size_t kPostedMax = 1024;       // waiting in the bridge; then posters wait
 constexpr std::size_t kTimersReserved = 4096;  // armed at once before the heap has to grow
 constexpr std::uint32_t kReadyPerTurnMax = 4096;
+// Of files in one turn: what was read is sent while it is in the cache, and small requests do not
+// wait for all large ones that came with them.
+constexpr std::size_t kFileBytesPerTurn = std::size_t{512} << 10;
 constexpr std::uint64_t kCheckNs = 20 * kNsPerUs;      // between looks at fds while polling
 constexpr std::uint64_t kPreemptedNs = 30 * kNsPerUs;  // an idle poll takes about 2 us
 constexpr std::uint32_t kVainSpinsMax = 4;             // in a row, then the spin time halves
@@ -272,11 +275,12 @@ std::uint32_t Loop::take_posted() noexcept {
 }
 
 bool Loop::nothing_ready() const noexcept {
-    return ready_.empty() && finished_ops_.empty() && finished_works_.empty();
+    return ready_.empty() && quick_ops_.empty() && finished_ops_.empty() && finished_works_.empty();
 }
 
 std::uint32_t Loop::run_ready() noexcept {
     std::uint32_t done = 0;
+    std::size_t file_bytes = 0;
     while (done < kReadyPerTurnMax) {
         if (!ready_.empty()) {
             Task& task = ready_.pop_front();
@@ -288,6 +292,10 @@ std::uint32_t Loop::run_ready() noexcept {
         } else if (!finished_works_.empty()) {
             BlockingWork& work = finished_works_.pop_front();
             work.done(work);
+        } else if (!quick_ops_.empty() && file_bytes < kFileBytesPerTurn) {
+            FileOp& op = quick_ops_.pop_front();
+            file_bytes += op.buffer.size();
+            run_quick(op);
         } else {
             break;
         }
@@ -455,13 +463,27 @@ void Loop::unwatch(FdWatch& watch) noexcept {
 
 void Loop::submit(FileOp& op) noexcept {
     ++counters_.file_ops;
-    if (op.in_line && check_file_op(op)) {
-        finish(op, run_file_op(op));
-    } else if (!check_file_op(op) || read_cached(op)) {
+    if (!check_file_op(op)) {
         finish(op, op.result);
-    } else if (!impl_->submit(op)) {
-        pool().submit(op);
+    } else if (op.in_line || op.kind == FileOp::Kind::read) {
+        quick_ops_.push_back(op);
+    } else {
+        submit_slow(op);
     }
+}
+
+void Loop::run_quick(FileOp& op) noexcept {
+    if (op.in_line) {
+        finish(op, run_file_op(op));
+    } else if (read_cached(op)) {
+        finish(op, op.result);
+    } else {
+        submit_slow(op);
+    }
+}
+
+void Loop::submit_slow(FileOp& op) noexcept {
+    if (!impl_->submit(op)) pool().submit(op);
 }
 
 void Loop::submit(BlockingWork& work) noexcept {

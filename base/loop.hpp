@@ -73,8 +73,8 @@ struct FileOp : ListHook<FileOp> {
     using Done = void (*)(FileOp&, std::int64_t result) noexcept;
     Done done = nullptr;
     Kind kind = Kind::read;
-    // True where the file answers from memory (tmpfs): pread/pwrite at once, on the loop (docs/adr:
-    // file IO).
+    // True where the file answers from memory (tmpfs): pread/pwrite on the loop, a bounded number
+    // of bytes a turn (docs/adr: file IO).
     bool in_line = false;
     int fd = -1;
     std::span<std::byte> buffer;
@@ -210,6 +210,8 @@ class Loop {
     void wake() noexcept;
     // On the loop's thread: `op.done` runs with `op.result` in the next ready phase.
     void finish(FileOp& op, std::int64_t result) noexcept;
+    void run_quick(FileOp& op) noexcept;    // in line, or from the page cache where that has it
+    void submit_slow(FileOp& op) noexcept;  // where it may block
     BlockingPool& pool() noexcept;
 
     const Clock* clock_ = nullptr;
@@ -221,6 +223,7 @@ class Loop {
     List<Pollable, Pollable> pollables_;
     Pollable* next_pollable_ = nullptr;  // where the walk over the pollables goes on
     List<Task, Task> ready_;
+    List<FileOp, FileOp> quick_ops_;  // to be tried on the loop
     List<FileOp, FileOp> finished_ops_;
     List<BlockingWork, BlockingWork> finished_works_;
     List<FdWatch, FdWatch> watches_;

@@ -183,11 +183,56 @@ TEST_P(FileIoTest, ManyOperationsAtOnceAllComplete) {
     EXPECT_EQ(got, values);
 }
 
+// Large reads that came together leave room between them: what was read is on its way, and what is
+// small is answered, before the last of them.
+TEST_P(FileIoTest, LargeOperationsShareTheLoopTurnByTurn) {
+    constexpr std::size_t kLarge = 1 << 20, kCount = 6;
+    ASSERT_EQ(::ftruncate(file_.get(), kLarge * kCount), 0);
+    std::vector<std::byte> buffer(kLarge);
+    std::vector<std::unique_ptr<TestOp>> ops;
+    std::size_t finished = 0;
+    for (std::size_t i = 0; i < kCount; ++i) {
+        auto op = std::make_unique<TestOp>(FileOp::Kind::read);
+        op->in_line = true;
+        op->fd = file_.get();
+        op->buffer = buffer;
+        op->offset = i * kLarge;
+        op->what = [&] { ++finished; };
+        loop_->submit(*op);
+        ops.push_back(std::move(op));
+    }
+    for (std::size_t turns = 1; turns <= kCount; ++turns) {
+        EXPECT_GT(loop_->run_once(0), 0u);
+        EXPECT_LE(finished, turns) << "more than one large operation in a turn";
+    }
+    ASSERT_TRUE(run_until([&] { return finished == kCount; }));
+    for (const auto& op : ops)
+        EXPECT_EQ(op->moved, static_cast<std::int64_t>(kLarge));
+}
+
+TEST_P(FileIoTest, SmallOperationsThatCameTogetherNeedOneTurn) {
+    std::array<std::byte, 4096> buffer{};
+    ASSERT_EQ(::ftruncate(file_.get(), buffer.size()), 0);
+    std::vector<std::unique_ptr<TestOp>> ops;
+    std::size_t finished = 0;
+    for (int i = 0; i < 32; ++i) {
+        auto op = std::make_unique<TestOp>(FileOp::Kind::read);
+        op->in_line = true;
+        op->fd = file_.get();
+        op->buffer = buffer;
+        op->what = [&] { ++finished; };
+        loop_->submit(*op);
+        ops.push_back(std::move(op));
+    }
+    loop_->run_once(0);
+    EXPECT_EQ(finished, ops.size());
+}
+
 TEST_P(FileIoTest, LoopDiesWithOperationsInFlight) {
     std::vector<std::byte> buffer(1 << 20);
     std::vector<std::unique_ptr<TestOp>> ops;
     for (int i = 0; i < 32; ++i) {
-        auto op = std::make_unique<TestOp>(FileOp::Kind::write);
+        auto op = std::make_unique<TestOp>(i % 2 == 0 ? FileOp::Kind::write : FileOp::Kind::read);
         op->fd = file_.get();
         op->buffer = buffer;
         loop_->submit(*op);

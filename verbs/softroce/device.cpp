@@ -26,7 +26,7 @@ namespace nfsrdma::verbs::softroce {
 
 namespace {
 constexpr std::uint32_t kQuantum = 64 * 1024;  // of one queue pair in one pass over the work list
-constexpr std::uint32_t kFlushBudget = 512 * 1024;  // of all in one flush
+constexpr std::uint32_t kFlushBudget = 1024 * 1024;  // of all in one flush
 constexpr std::uint32_t kFastRegPagesMax = 4096;
 constexpr std::uint32_t kQueueMax = 16384;
 constexpr std::uint32_t kReadWindowMin = 16 * 1024;
