@@ -15,6 +15,7 @@
 
 #include "tools/rpcrdma_bench/counters.hpp"
 #include "tools/rpcrdma_bench/device_bench.hpp"
+#include "tools/rpcrdma_bench/local_file.hpp"
 #include "tools/rpcrdma_bench/nfs_load.hpp"
 #include "tools/rpcrdma_bench/peer_process.hpp"
 #include "tools/rpcrdma_bench/server.hpp"
@@ -70,6 +71,7 @@ class Bench {
     using Row = void (Bench::*)(const std::string& name);
     void device_rows(const std::string& name);
     void nfs_rows(const std::string& name);
+    void one_core_row(const std::string& name);
     void rtt_rows(const std::string& name);
     void static_rows(const std::string& name);
     void idle_row(const std::string& name);
@@ -192,6 +194,20 @@ void Bench::nfs_rows(const std::string& name) {
                         options_.pairs));
 }
 
+// What a server of one core can reach that reads a file first and sends then: the two rates in a
+// row. It tells how much of nfs_read_vs_device is the file system's share.
+void Bench::one_core_row(const std::string& name) {
+    NfsLoad* const client = bound();
+    if (client == nullptr) return print_value(name, -1);
+    auto file = LocalFile::open(server_->export_path() + "/bench-data");
+    const Load in_a_row = [&](double s) {
+        const double read = file ? file->read_rate(s / 2) : -1;
+        const double sent = device_.get() == nullptr ? -1 : device_.get()->write_rate(s / 2);
+        return read <= 0 || sent <= 0 ? -1 : 1 / (1 / read + 1 / sent);
+    };
+    print(measure_pairs(name, "B/s", nfs_bytes(client, NfsOp::read), in_a_row, options_.pairs));
+}
+
 void Bench::rtt_rows(const std::string& name) {
     NfsLoad* const client = bound();
     const Load null_rtt = [client](double s) {
@@ -246,6 +262,7 @@ int Bench::run() {
         {"device_write_vs_udp_limit", &Bench::device_rows},
         {"device_write_vs_tcp", &Bench::device_rows},
         {"nfs_read_vs_device", &Bench::nfs_rows},
+        {"nfs_read_vs_file_then_device", &Bench::one_core_row},
         {"nfs_write_vs_device", &Bench::nfs_rows},
         {"null_rtt_vs_udp_spin", &Bench::rtt_rows},
         {"null_rtt_vs_tirpc_tcp", &Bench::rtt_rows},
