@@ -1,11 +1,14 @@
 // Operation. dispatch() reads the call header, finds program, version and procedure, lays a SvcCall
 // into the request's scratch, decodes the arguments and calls the handler. The handler ends the
-// call now or later, on the loop.
+// call now or later, on the loop. A handler that may wait runs on a helper thread instead: it
+// encodes its reply there, and the loop ends the call when it is back.
 //
 // Ownership. (1) The request is the service's from dispatch() until it calls SvcXprt::reply or
 // drop, which end_call() does last: after that the scratch may be another call's. (2) Arguments
 // that libtirpc allocated are freed by free_args(), exactly once, with the slot of a borrowed item
-// nulled first; preset arguments own nothing.
+// nulled first; preset arguments own nothing. (3) While its work is out a call is the helper
+// thread's: the loop touches neither it nor its request before `back`, and the transport keeps the
+// request, whatever becomes of the connection, until it is answered.
 //
 // Errors. A bad call is answered as RFC 5531 s9 says, or dropped when not even that can be told
 // from it. None of it ends the connection or the process.
@@ -136,6 +139,7 @@ struct SvcLeaf {
         call.program = &program;
         call.procedure = &program.procedures[header.proc];
         call.proc_number = header.proc;
+        call.began_ns = rqst.xprt->loop().now_ns();
         call.flavor = header.flavor;
         if (header.flavor == AuthFlavor::sys) call.sys = header.sys;
         call.args = rqst.scratch.data() + kCallBytes;
@@ -193,12 +197,12 @@ struct SvcLeaf {
         // errors do not reach the slot.
         const std::size_t size = std::strlen(text);
         if (size == 0 || size >= item.string_bound + std::size_t{1}) return;
-        Result<std::span<std::byte>> room =
-            call.get_result_payload(static_cast<std::uint32_t>(size) + 1);
-        if (!room) return;
-        std::memcpy(room->data(), text, size + 1);
-        call.dispatcher->counters_.payload_copied_bytes += size;
-        store_slot(call.res, item, as_chars(room->data()));
+        const auto bytes = static_cast<std::uint32_t>(size) + 1;
+        if (!call.off_loop && !call.get_result_payload(bytes)) return;
+        if (call.granted.size() < bytes) return;
+        std::memcpy(call.granted.data(), text, bytes);
+        call.copied_bytes = bytes - 1;
+        store_slot(call.res, item, as_chars(call.granted.data()));
     }
 
     static bool encode_results(SvcCall& call) noexcept {
@@ -220,6 +224,118 @@ struct SvcLeaf {
         rqst.result_is_ddp = !rqst.res.payload.empty();
         return true;
     }
+
+    // True when `call` is the copy of one that was answered, or is being executed: it is over.
+    static bool is_copy(SvcDispatcher& self, SvcCall& call, const CallHeader& header) noexcept {
+        if (!call.procedure->once || self.reply_cache_ == nullptr) return false;
+        SvcRqst& rqst = *call.rqst;
+        const ReplyCache::Found found =
+            self.reply_cache_->begin(CallKey::of(rqst, header), call.began_ns, rqst.res_room);
+        switch (found.verdict) {
+            case ReplyCache::Verdict::fresh:
+                call.once = found.entry;
+                return false;
+            case ReplyCache::Verdict::uncached:
+                return false;
+            case ReplyCache::Verdict::in_progress:
+                drop(self, end_call(call));
+                return true;
+            case ReplyCache::Verdict::done:
+                break;
+        }
+        SvcRqst& ended = end_call(call);
+        ended.res = XdrBuf{};
+        ended.res.head = ended.res_room.first(found.reply_bytes);
+        ended.result_is_ddp = false;
+        ++self.counters_.replies;
+        ended.xprt->reply(ended);
+        return true;
+    }
+
+    // Keeps the reply of a call that is to be executed once. One that failed before it was executed
+    // may come again.
+    static void keep_reply(SvcCall& call, SvcEnding ending) noexcept {
+        if (call.once == nullptr) return;
+        ReplyCache& cache = *call.dispatcher->reply_cache_;
+        ReplyCache::Entry& entry = *std::exchange(call.once, nullptr);
+        const XdrBuf& res = call.rqst->res;
+        if (ending == SvcEnding::reply && res.payload.empty() && res.tail.empty()) {
+            cache.finish(entry, res.head, call.rqst->xprt->loop().now_ns());
+        } else {
+            cache.forget(entry);
+        }
+    }
+
+    static void count(SvcCall& call, SvcEnding ending) noexcept {
+        SvcDispatcher& self = *call.dispatcher;
+        if (ending == SvcEnding::drop) return;
+        constexpr std::size_t kStatusAt = 24;  // behind the header of a reply of SUCCESS
+        const auto index = static_cast<std::size_t>(call.program - self.programs_.data());
+        ProcStats& stats = self.stats_[index][call.proc_number];
+        const SvcRqst& rqst = *call.rqst;
+        bool ok = ending == SvcEnding::reply;
+        if (ok && call.procedure->has_status && rqst.res.head.size() >= kStatusAt + 4)
+            ok = load_be32(rqst.res.head.data() + kStatusAt) == 0;
+        ++stats.calls;
+        if (!ok) ++stats.errors;
+        stats.bytes_in += rqst.arg.length();
+        if (ending == SvcEnding::reply) stats.bytes_out += rqst.res.length();
+        stats.latency.add(rqst.xprt->loop().now_ns() - call.began_ns);
+    }
+
+    static void end(SvcCall& call, SvcEnding ending, AcceptStat accept) noexcept {
+        SvcDispatcher& self = *call.dispatcher;
+        keep_reply(call, ending);
+        count(call, ending);
+        self.counters_.payload_copied_bytes += call.copied_bytes;
+        switch (ending) {
+            case SvcEnding::reply: {
+                ++self.counters_.replies;
+                SvcRqst& ended = end_call(call);
+                ended.xprt->reply(ended);
+                return;
+            }
+            case SvcEnding::fail:
+                answer(end_call(call), accept);
+                return;
+            case SvcEnding::drop:
+                drop(self, end_call(call));
+                return;
+            case SvcEnding::none:
+                break;
+        }
+        NR_ASSERT(ending != SvcEnding::none);  // a handler off the loop ends its call
+    }
+    // Now, or when the loop has the call back.
+    static void end_or_keep(SvcCall& call, SvcEnding ending, AcceptStat accept) noexcept {
+        if (!call.off_loop) {
+            end(call, ending, accept);
+            return;
+        }
+        NR_ASSERT(call.ending == SvcEnding::none);  // a call is ended once
+        call.ending = ending;
+        call.ending_stat = accept;
+    }
+
+    static void handle(SvcCall& call) noexcept {
+        const SvcProcedure& procedure = *call.procedure;
+        if (procedure.may_block == nullptr || !procedure.may_block(call)) {
+            procedure.handle(call);
+            return;
+        }
+        ++call.dispatcher->counters_.off_loop;
+        // Memory is the loop's to give. Without it the string goes inline.
+        const std::uint32_t string_bound = procedure.info.res_item.string_bound;
+        if (string_bound != 0 && call.rqst->result_room != 0) {
+            static_cast<void>(call.get_result_payload(string_bound + 1));
+        }
+        call.off_loop = true;
+        call.leave_loop([](SvcCall& c) noexcept { c.procedure->handle(c); },
+                        [](SvcCall& c) noexcept {
+                            c.off_loop = false;
+                            end(c, c.ending, c.ending_stat);
+                        });
+    }
 };
 
 void SvcDispatcher::add(const SvcProgram& program) {
@@ -235,6 +351,7 @@ void SvcDispatcher::add(const SvcProgram& program) {
     res_bytes_ = std::max(res_bytes_, align_up(res, kAlign));
     preset_bytes_ = std::max(preset_bytes_, align_up(program.preset_bytes, kAlign));
     programs_.push_back(program);
+    stats_.emplace_back(program.procedures.size());
 }
 
 std::uint32_t SvcDispatcher::scratch_bytes() const noexcept {
@@ -264,7 +381,8 @@ void SvcDispatcher::dispatch(SvcRqst& rqst) noexcept {
         SvcLeaf::answer(SvcLeaf::end_call(call), AcceptStat::garbage_args);
         return;
     }
-    call.procedure->handle(call);
+    if (SvcLeaf::is_copy(*this, call, header)) return;
+    SvcLeaf::handle(call);
 }
 
 void SvcDispatcher::wake(SvcRqst& rqst) noexcept {
@@ -274,9 +392,25 @@ void SvcDispatcher::wake(SvcRqst& rqst) noexcept {
 }
 
 Result<std::span<std::byte>> SvcCall::get_result_payload(std::uint32_t bytes) noexcept {
+    NR_ASSERT(!off_loop);  // memory is the loop's to give
     NR_TRY_ASSIGN(const std::span<std::byte> memory, rqst->xprt->get_result_payload(*rqst, bytes));
     granted = memory;
     return memory;
+}
+
+void SvcCall::leave_loop(SvcWork::Step away, SvcWork::Step back) noexcept {
+    work.call = this;
+    work.away = away;
+    work.back = back;
+    work.run = [](BlockingWork& w) noexcept {
+        auto& self = static_cast<SvcWork&>(w);
+        self.away(*self.call);
+    };
+    work.done = [](BlockingWork& w) noexcept {
+        auto& self = static_cast<SvcWork&>(w);
+        self.back(*self.call);
+    };
+    rqst->xprt->loop().submit(work);
 }
 
 void SvcCall::reply() noexcept {
@@ -285,20 +419,17 @@ void SvcCall::reply() noexcept {
         fail(static_cast<std::uint32_t>(AcceptStat::system_err));
         return;
     }
-    ++dispatcher->counters().replies;
-    SvcRqst& ended = SvcLeaf::end_call(*this);
-    ended.xprt->reply(ended);
+    SvcLeaf::end_or_keep(*this, SvcEnding::reply, AcceptStat::success);
 }
 
 void SvcCall::fail(std::uint32_t accept_stat) noexcept {
     NR_ASSERT(accept_stat != static_cast<std::uint32_t>(AcceptStat::success) &&
               accept_stat <= static_cast<std::uint32_t>(AcceptStat::system_err));
-    SvcLeaf::answer(SvcLeaf::end_call(*this), AcceptStat{accept_stat});
+    SvcLeaf::end_or_keep(*this, SvcEnding::fail, AcceptStat{accept_stat});
 }
 
 void SvcCall::drop() noexcept {
-    SvcDispatcher& self = *dispatcher;
-    SvcLeaf::drop(self, SvcLeaf::end_call(*this));
+    SvcLeaf::end_or_keep(*this, SvcEnding::drop, AcceptStat::success);
 }
 
 }  // namespace nfsrdma::sunrpc

@@ -1,7 +1,9 @@
 #include "sunrpc/svc.hpp"
 
+#include <chrono>
 #include <malloc.h>
 #include <memory>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -303,6 +305,151 @@ TEST_F(SvcTest, RandomMessagesNeverHurt) {
             held->drop();
         state.held.clear();
     }
+}
+
+// A dispatcher on a real loop, whose procedures all may block.
+class SvcOffLoop : public ::testing::Test {
+  protected:
+    SvcOffLoop() {
+        for (SvcProcedure& procedure : table)
+            procedure.may_block = [](SvcCall& /*call*/) noexcept { return true; };
+        table.at(blob::null).handle = [](SvcCall& call) noexcept {
+            handler_thread = std::this_thread::get_id();
+            call.reply();
+        };
+        table.at(blob::hold).handle = [](SvcCall& call) noexcept {
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            call.reply();
+        };
+        dispatcher.add(blob::program(table, state));
+        auto made = Loop::create({});
+        NR_ASSERT(static_cast<bool>(made));
+        loop = *std::move(made);
+        xprt = std::make_unique<testing::DirectXprt>(*loop, dispatcher, testing::DirectOptions{});
+    }
+    ~SvcOffLoop() override { EXPECT_EQ(xprt->server().requests_in_use(), 0u); }
+
+    struct Sent {
+        bool over = false;
+        std::vector<std::byte> reply, placed;
+    };
+    // A call whose answer lands in `sent`; `room`: bytes offered for the result.
+    void send(std::uint32_t proc, Sent& sent, const std::string& name = {},
+              std::uint32_t room = 0) {
+        Result<Rqst*> got = xprt->get_rqst(4096);
+        ASSERT_TRUE(static_cast<bool>(got));
+        Rqst& rqst = **got;
+        std::size_t at = 0;
+        const auto put = [&](std::uint32_t word) {
+            store_be32(rqst.head_room.data() + at, word);
+            at += 4;
+        };
+        rqst.xid = ++xid_;
+        for (const std::uint32_t word :
+             {rqst.xid, 0u, 2u, blob::kProg, blob::kVers, proc, 0u, 0u, 0u, 0u})
+            put(word);
+        if (!name.empty()) {
+            put(static_cast<std::uint32_t>(name.size()));
+            std::memset(rqst.head_room.data() + at, 0, align_up(name.size(), 4));
+            std::memcpy(rqst.head_room.data() + at, name.data(), name.size());
+            at += align_up(name.size(), 4);
+            put(7);
+        }
+        rqst.call = XdrBuf{};
+        rqst.call.head = rqst.head_room.first(at);
+        rqst.reply_max = 4096;
+        if (room != 0) {
+            payload_ = *xprt->get_payload(room);
+            rqst.result_room = payload_.memory();
+        }
+        rqst.user = &sent;
+        rqst.complete = [](Rqst& done, Result<void> result) noexcept {
+            Sent& out = *static_cast<Sent*>(done.user);
+            out.over = true;
+            if (!result) return;
+            out.reply.assign(done.reply.head.begin(), done.reply.head.end());
+            out.placed.assign(done.reply.payload.begin(), done.reply.payload.end());
+        };
+        last_ = &rqst;
+        ASSERT_TRUE(static_cast<bool>(xprt->send(rqst)));
+    }
+    bool wait(const Sent& sent) {
+        const auto over = [](void* arg) { return static_cast<const Sent*>(arg)->over; };
+        return loop->run_until(over, const_cast<Sent*>(&sent), 10 * kNsPerSec);
+    }
+    static std::uint32_t accept_of(const Sent& sent) {
+        return sent.reply.size() < 24 ? ~0u : load_be32(sent.reply.data() + 20);
+    }
+
+    static std::thread::id handler_thread;
+    std::array<SvcProcedure, blob::Proc::count> table = blob::procedures();
+    blob::State state;
+    SvcDispatcher dispatcher;
+    std::unique_ptr<Loop> loop;
+    std::unique_ptr<testing::DirectXprt> xprt;
+    Payload payload_;
+    Rqst* last_ = nullptr;
+    std::uint32_t xid_ = 0;
+};
+std::thread::id SvcOffLoop::handler_thread;
+
+TEST_F(SvcOffLoop, HandlerRunsOnAHelperThreadAndTheLoopAnswers) {
+    Sent sent;
+    send(blob::null, sent);
+    ASSERT_TRUE(wait(sent));
+    EXPECT_EQ(accept_of(sent), 0u);
+    EXPECT_NE(handler_thread, std::this_thread::get_id());
+    EXPECT_EQ(dispatcher.counters().replies, 1u);
+    EXPECT_EQ(dispatcher.counters().off_loop, 1u);
+    xprt->put_rqst(*last_);
+}
+
+TEST_F(SvcOffLoop, FailureIsAnswered) {
+    Sent sent;
+    send(blob::refuse, sent);
+    ASSERT_TRUE(wait(sent));
+    EXPECT_EQ(accept_of(sent), 5u);
+    xprt->put_rqst(*last_);
+}
+
+TEST_F(SvcOffLoop, StringGoesToWhereTheClientOfferedRoom) {
+    state.string_in_own_memory = true;
+    for (const std::uint32_t room : {0u, 2048u}) {
+        Sent sent;
+        send(blob::name, sent, "a name of some length", room);
+        ASSERT_TRUE(wait(sent));
+        EXPECT_EQ(accept_of(sent), 0u);
+        EXPECT_EQ(sent.placed.size(), room == 0 ? 0u : 21u);
+        xprt->put_rqst(*last_);
+        payload_.reset();
+    }
+    EXPECT_EQ(dispatcher.counters().payload_copied_bytes, 2 * 21u + 21u);  // in by copies, out by one
+}
+
+TEST_F(SvcOffLoop, OtherCallsPassASlowOne) {
+    Sent slow, quick;
+    send(blob::hold, slow);
+    Rqst* const first = last_;
+    send(blob::null, quick);
+    ASSERT_TRUE(wait(quick));
+    EXPECT_FALSE(slow.over);
+    ASSERT_TRUE(wait(slow));
+    xprt->put_rqst(*first);
+    xprt->put_rqst(*last_);
+}
+
+TEST_F(SvcOffLoop, ConnectionMayGoWhileWorkIsOut) {
+    Sent slow;
+    send(blob::hold, slow);
+    static_cast<void>(loop->run_once(0));
+    xprt->disconnect();
+    EXPECT_TRUE(slow.over);
+    xprt->put_rqst(*last_);
+    // The request comes home when its work is done.
+    const auto home = [](void* arg) {
+        return static_cast<testing::DirectXprt*>(arg)->server().requests_in_use() == 0;
+    };
+    EXPECT_TRUE(loop->run_until(home, xprt.get(), 10 * kNsPerSec));
 }
 
 }  // namespace
