@@ -63,12 +63,20 @@ constexpr std::array<Row, 22> kRows = {{
     {on_commit, preset<&COMMIT3args::file>},
 }};
 
+// What a second execution would answer otherwise, or do once more. WRITE is not among them: it does
+// the same again. SETATTR is, for its guard; CREATE for GUARDED, and for truncation by UNCHECKED.
+constexpr bool is_once(std::size_t number) noexcept {
+    return number == NFSPROC3_SETATTR || (number >= NFSPROC3_CREATE && number <= NFSPROC3_LINK);
+}
+
 std::array<sunrpc::SvcProcedure, kRows.size()> make_procedures() noexcept {
     std::array<sunrpc::SvcProcedure, kRows.size()> out;
     for (std::size_t i = 0; i < out.size(); ++i) {
         out[i].info = nfs3_procs()[i];
         out[i].handle = kRows[i].handle;
         out[i].preset = kRows[i].preset;
+        out[i].once = is_once(i);
+        out[i].has_status = i != NFSPROC3_NULL;
     }
     return out;
 }
