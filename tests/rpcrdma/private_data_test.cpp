@@ -1,9 +1,12 @@
 #include "rpcrdma/private_data.hpp"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "tests/rpcrdma/hex_vector.hpp"
 
 namespace nfsrdma::rpcrdma {
 namespace {
@@ -74,13 +77,19 @@ TEST(PrivateData, WhatIsNotOursGivesTheDefaults) {
 }
 
 TEST(PrivateData, LinuxClientOfTheCapture) {
-    // The consumer's bytes of a Linux 6.1 client's REQ: 4 KiB each way, remote invalidation.
-    auto data = bytes({0xF6, 0xAB, 0x0E, 0x18, 0x01, 0x01, 0x03, 0x03});
-    data.resize(56);
-    const PrivateData out = decode_private_data(data);
+    // A Linux 6.1 client's REQ: IPv4, UDP, BTH, DETH, then the MAD, whose last 92 bytes are private
+    // data, of which RDMA IP CM has 36. 4 KiB each way, remote invalidation.
+    const HexVector frame = load_hex_vector(std::filesystem::path("tests/vectors/roce/cm_req.hex"));
+    constexpr std::size_t kMad = 20 + 8 + 12 + 8, kConsumers = kMad + 256 - 92 + 36;
+    ASSERT_EQ(frame.bytes.size(), kMad + 256 + 4);
+    const auto consumers = std::span(frame.bytes).subspan(kConsumers, 92 - 36);
+    const PrivateData out = decode_private_data(consumers);
     EXPECT_TRUE(out.remote_invalidation);
     EXPECT_EQ(out.send_size, kOurInline);
     EXPECT_EQ(out.recv_size, kOurInline);
+    // What we would send in its place begins with the same bytes.
+    const auto ours = encode_private_data(out);
+    EXPECT_TRUE(std::ranges::equal(ours, consumers.first(ours.size())));
 }
 
 TEST(AgreeInline, EachWayTheSmallerOfSenderAndReceiver) {

@@ -223,7 +223,7 @@ TEST(B52, RingAndPsnWrap) {
         ASSERT_TRUE(post(receivers[i]));
     }
     Cqe silent;
-    constexpr std::uint64_t kSends = 100'000;
+    constexpr std::uint64_t kSends = 1'000'000;
     std::uint64_t sent = 0;
     while (sent < kSends) {
         while (sent < kSends && w.a.qp->send_room() > 0) {
