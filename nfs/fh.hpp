@@ -5,26 +5,43 @@
 #include <span>
 #include <string_view>
 
+#include "base/result.hpp"
+#include "nfs/handle_key.hpp"
 #include "nfs/nfs3_types.hpp"
 
-// File handles. Opaque to clients; 40 bytes, big-endian:
+// File handles. Opaque to clients; 40 to 64 bytes, big-endian:
 //
 //   0  1  version
-//   1  3  zero
-//   4  4  export id: of the export's name, so that a restart with exports in another order keeps
-//   handles 8  8  fileid: the backend's inode number
+//   1  1  K: bytes of the kernel's own handle, 0 where there is none or it is too long
+//   2  2  the kernel's type of it
+//   4  4  export id: of the export's fsid= or name, so that other exports may come and go
+//   8  8  fileid: the backend's inode number
 //  16  8  generation: tells a reused fileid from the one it was
-//  24 16  tag: zero; the place of a keyed MAC over what precedes it
+//  24  K  the kernel's handle (open_by_handle_at)
+// 24+K 16  tag: a MAC under the server's key over all of the above
 //
-// A handle names an object and grants nothing: whoever forges one reaches objects of the export
-// that it could have looked up.
+// Nothing in it depends on the server's process or privilege, so that servers that share a file
+// system and a key make the same handle of the same object. Only they can make one: what a client
+// holds was once found in the export.
 namespace nfsrdma::nfs {
 
-// One object of one backend.
+// What name_to_handle_at says of an object; of no meaning to us but for its bytes.
+struct KernelHandle {
+    static constexpr std::size_t kMax = 24;  // ext4 8, XFS and tmpfs 12, CephFS 16, btrfs 20
+    std::uint16_t type = 0;
+    std::uint8_t size = 0;  // 0: none
+    std::array<std::byte, kMax> bytes{};
+};
+
+// One object of one backend. `kernel` is one more way to the same object and no part of its
+// identity.
 struct NodeId {
     std::uint64_t fileid = 0;
     std::uint64_t generation = 0;
-    bool operator==(const NodeId&) const = default;
+    KernelHandle kernel{};
+    bool operator==(const NodeId& other) const noexcept {
+        return fileid == other.fileid && generation == other.generation;
+    }
 };
 
 struct FhFields {
@@ -33,14 +50,26 @@ struct FhFields {
     bool operator==(const FhFields&) const = default;
 };
 
-inline constexpr std::uint32_t kFhBytes = 40;
-using FhBytes = std::array<std::byte, kFhBytes>;
+inline constexpr std::uint32_t kFhFixedBytes = 24 + sizeof(SipTag);
+inline constexpr std::uint32_t kFhBytesMax = kFhFixedBytes + KernelHandle::kMax;
+static_assert(kFhBytesMax <= NFS3_FHSIZE);
 
-FhBytes encode_fh(const FhFields& fields) noexcept;
-// False when it is none that encode_fh makes: NFS3ERR_BADHANDLE.
-bool decode_fh(std::span<const std::byte> bytes, FhFields& out) noexcept;
+struct FhBytes {
+    std::array<std::byte, kFhBytesMax> bytes{};
+    std::uint32_t size = 0;
+    std::span<const std::byte> span() const noexcept { return std::span(bytes).first(size); }
+};
+
+FhBytes encode_fh(const HandleKey& key, const FhFields& fields) noexcept;
+// False when it is none that encode_fh makes with this key: NFS3ERR_BADHANDLE. Looks at nothing but
+// the bytes.
+bool decode_fh(const HandleKey& key, std::span<const std::byte> bytes, FhFields& out) noexcept;
+
 // Deterministic and the same on every machine.
 std::uint32_t export_id_of(std::string_view name) noexcept;
+// Of an export's fsid= option: a decimal number (of 64 bits), "root" (0, as in exports(5)) or a
+// UUID (32 hexadecimal digits, any case, with or without '-'). Errc::invalid_argument.
+Result<std::uint32_t> export_id_of_fsid(std::string_view text);
 
 // The handle as a peer sent it.
 std::span<const std::byte> bytes_of(const nfs_fh3& fh) noexcept;

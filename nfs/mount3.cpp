@@ -132,8 +132,8 @@ void on_mnt(sunrpc::SvcCall& call) noexcept {
     if (status == NFS3_OK) {
         server_of(call).note_mount(host_of(call), path);
         mountres3_ok& ok = res.mountres3_u.mountinfo;
-        ok.fhandle.fhandle3_len = kFhBytes;
-        ok.fhandle.fhandle3_val = as_chars(fh.data());
+        ok.fhandle.fhandle3_len = fh.size;
+        ok.fhandle.fhandle3_val = as_chars(fh.bytes.data());
         ok.auth_flavors.auth_flavors_len = static_cast<unsigned int>(flavors.size());
         ok.auth_flavors.auth_flavors_val = flavors.data();
     }

@@ -20,14 +20,14 @@ Cred cred_of(const sunrpc::SvcCall& call) noexcept {
 
 nfsstat3 find(sunrpc::SvcCall& call, const nfs_fh3& fh, Found& out) noexcept {
     FhFields fields;
-    if (!decode_fh(bytes_of(fh), fields)) return NFS3ERR_BADHANDLE;
+    if (!decode_fh(server_of(call).handle_key(), bytes_of(fh), fields)) return NFS3ERR_BADHANDLE;
     out.exported = server_of(call).find_export(fields.export_id);
     out.id = fields.node;
     return out.exported == nullptr ? NFS3ERR_STALE : NFS3_OK;
 }
 
 FhBytes fh_of(const Found& in, NodeId id) noexcept {
-    return encode_fh({in.exported->id, id});
+    return encode_fh(*in.exported->key, {in.exported->id, id});
 }
 
 std::optional<Attr> attr_of(const Found& found, const Cred& cred) noexcept {

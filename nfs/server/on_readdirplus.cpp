@@ -11,7 +11,7 @@ class Sink final : public DirSink {
         : left_(limit), dir_left_(dir_limit) {}
     bool add(const DirEntry& entry) noexcept override {
         constexpr std::uint32_t kFlags = 8;  // attributes_follow, handle_follows
-        constexpr std::uint32_t kNode = kFattr3Bytes + 4 + kFhBytes;
+        constexpr std::uint32_t kNode = kFattr3Bytes + 4 + kFhBytesMax;
         const std::uint32_t dir_bytes = kEntry3Bytes + name_pad(entry.name);
         const std::uint32_t bytes = dir_bytes + kFlags + (entry.node == nullptr ? 0 : kNode);
         if (bytes > left_ || (dir_bytes > dir_left_ && !reply.empty())) return false;

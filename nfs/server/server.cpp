@@ -36,6 +36,7 @@ Result<void> Server::add_export(std::string_view name, std::unique_ptr<Vfs> vfs)
     entry.name = normal_export_name(name);
     entry.id = export_id_of(entry.name);
     entry.vfs = std::move(vfs);
+    entry.key = &handle_key_;
     for (const Export& other : exports_) {
         if (other.id == entry.id) {
             return Error{Errc::invalid_argument, 0, "two exports have the same name"};

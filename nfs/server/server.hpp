@@ -17,6 +17,7 @@ struct Export {
     std::string name;  // "/srv/data": begins with '/', no '/' at the end but for "/" itself
     std::uint32_t id = 0;
     std::unique_ptr<Vfs> vfs;
+    const HandleKey* key = nullptr;  // the server's
 };
 
 // One row of MOUNT's DUMP: who said that it mounted what. Told by clients, and so only informative.
@@ -36,6 +37,9 @@ class Server {
 
     // Errc::invalid_argument: no name, or one that is exported already.
     Result<void> add_export(std::string_view name, std::unique_ptr<Vfs> vfs);
+    // Of all handles; a random one until set. Before the first export is added.
+    void set_handle_key(const HandleKey& key) noexcept { handle_key_ = key; }
+    const HandleKey& handle_key() const noexcept { return handle_key_; }
     // Adds both programs. The server outlives the dispatcher.
     void add_to(sunrpc::SvcDispatcher& dispatcher) noexcept;
     const std::vector<Export>& exports() const noexcept { return exports_; }
@@ -53,6 +57,7 @@ class Server {
     static constexpr std::size_t kMountsMax = 1024;  // the oldest are forgotten
 
   private:
+    HandleKey handle_key_ = HandleKey::random();
     std::vector<Export> exports_;
     std::array<char, 8> write_verifier_{};
     mutable std::mutex mounts_mutex_;

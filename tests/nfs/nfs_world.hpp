@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <set>
@@ -17,6 +16,7 @@
 #include "nfs/vfs_mem.hpp"
 #include "nfs/vfs_posix.hpp"
 #include "sunrpc/clnt.hpp"
+#include "tests/nfs/temp_dir.hpp"
 #include "tests/support/direct_xprt.hpp"
 
 // An NFS server over a backend in memory or on a directory, and a client of it, in one process and
@@ -24,26 +24,6 @@
 namespace nfsrdma::testing {
 
 enum class Backend { mem, posix };
-
-// A directory of its own that goes with the object.
-class TempDir {
-  public:
-    TempDir() {
-        std::string name = ::testing::TempDir() + "nfsrdma-XXXXXX";
-        NR_ASSERT(::mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-    ~TempDir() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    TempDir(const TempDir&) = delete;
-    TempDir& operator=(const TempDir&) = delete;
-    const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-};
 
 // A file handle with its bytes.
 struct Handle {
@@ -130,7 +110,7 @@ class NfsWorld {
         sys.gid = ::getegid();
         nfs = std::make_unique<sunrpc::Clnt>(*xprt, NFS3_PROGRAM, NFS_V3, &sys);
         mount = std::make_unique<sunrpc::Clnt>(*xprt, MOUNT3_PROGRAM, MOUNT_V3, &sys);
-        nfs::FhBytes fh = nfs::encode_fh({nfs::export_id_of("/export"), vfs->root()});
+        nfs::FhBytes fh = nfs::encode_fh(server.handle_key(), {nfs::export_id_of("/export"), vfs->root()});
         root = Handle::of(nfs::to_fh3(fh));
     }
     ~NfsWorld() {
