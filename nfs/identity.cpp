@@ -1,0 +1,192 @@
+#include "nfs/identity.hpp"
+
+#include <algorithm>
+#include <linux/capability.h>
+#include <linux/securebits.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace nfsrdma::nfs {
+namespace {
+
+constexpr std::uint32_t kNoId = ~0u;
+
+// The capabilities that go when the file system uid is no more 0.
+constexpr std::array kFileCapabilities = {
+    CAP_CHOWN,  CAP_DAC_OVERRIDE,    CAP_DAC_READ_SEARCH, CAP_FOWNER,
+    CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD,           CAP_MAC_OVERRIDE,
+};
+
+using Mask = std::array<std::uint32_t, 2>;
+using CapabilityData = std::array<struct __user_cap_data_struct, 2>;
+
+bool has(const Mask& mask, int capability) noexcept {
+    const auto bit = static_cast<std::uint32_t>(capability);
+    return ((mask[bit / 32] >> (bit % 32)) & 1u) != 0;
+}
+Mask without_file_capabilities(Mask mask) noexcept {
+    for (const int capability : kFileCapabilities) {
+        const auto bit = static_cast<std::uint32_t>(capability);
+        mask[bit / 32] &= ~(1u << (bit % 32));
+    }
+    return mask;
+}
+
+// libc's functions of these names change all threads.
+bool set_fsuid(std::uint32_t uid) noexcept {
+    ::syscall(SYS_setfsuid, uid);
+    // It does not say whether it worked; an id that cannot be changes nothing and tells the present
+    // one.
+    return static_cast<std::uint32_t>(::syscall(SYS_setfsuid, kNoId)) == uid;
+}
+bool set_fsgid(std::uint32_t gid) noexcept {
+    ::syscall(SYS_setfsgid, gid);
+    return static_cast<std::uint32_t>(::syscall(SYS_setfsgid, kNoId)) == gid;
+}
+
+}  // namespace
+
+// Whom this thread acts as.
+struct Identity::Thread {
+    bool known = false;
+    bool self = false;
+    std::uint32_t uid = 0, gid = 0;
+    const Identity* managed_by = nullptr;  // whose group cache the groups are from
+    std::uint64_t serial = 0;              // and which
+    std::uint32_t group_count = 0;
+    std::array<std::uint32_t, 16> groups{};
+    std::vector<std::uint32_t> managed;
+};
+
+Identity::Thread& Identity::thread() noexcept {
+    static thread_local Thread state;
+    return state;
+}
+
+Identity::Identity(const IdentityOptions& options, const Clock& clock)
+    : options_(options), groups_(clock, options.groups) {
+    own_uid_ = static_cast<std::uint32_t>(::syscall(SYS_setfsuid, kNoId));
+    own_gid_ = static_cast<std::uint32_t>(::syscall(SYS_setfsgid, kNoId));
+    const int count = ::getgroups(0, nullptr);
+    own_groups_.resize(static_cast<std::size_t>(std::max(count, 0)));
+    const int got = ::getgroups(count, own_groups_.data());
+    own_groups_.resize(static_cast<std::size_t>(std::max(got, 0)));
+    struct __user_cap_header_struct header {};
+    header.version = _LINUX_CAPABILITY_VERSION_3;
+    CapabilityData data{};
+    if (::syscall(SYS_capget, &header, data.data()) != 0) return;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        effective_[i] = data[i].effective;
+        permitted_[i] = data[i].permitted;
+        inheritable_[i] = data[i].inheritable;
+    }
+    switches_ = !options.keep_own && has(effective_, CAP_SETUID) && has(effective_, CAP_SETGID);
+    owns_all_files_ =
+        own_uid_ == 0 && has(effective_, CAP_DAC_OVERRIDE) && has(effective_, CAP_DAC_READ_SEARCH);
+    const int secure = ::prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+    const bool fixed = secure >= 0 && (static_cast<unsigned>(secure) & SECBIT_NO_SETUID_FIXUP) != 0;
+    drops_by_hand_ = own_uid_ != 0 || fixed;
+}
+
+Identity::~Identity() {
+    if (switches_) become_self();
+}
+
+std::string Identity::describe() const {
+    if (switches_) {
+        return options_.manage_gids ? "each caller acts as itself, with its groups of this machine"
+                                    : "each caller acts as itself";
+    }
+    std::string out = "all callers act as uid " + std::to_string(own_uid_);
+    if (!options_.keep_own) out += " (no CAP_SETUID and CAP_SETGID)";
+    return out;
+}
+
+std::uint32_t Identity::uid_of(const Cred& cred) const noexcept {
+    if (!switches_) return own_uid_;
+    return cred.known ? cred.uid : options_.anon_uid;
+}
+
+bool Identity::overrides(const Cred& cred) const noexcept {
+    return owns_all_files_ && uid_of(cred) == 0;
+}
+
+bool Identity::is_quick(const Cred& cred) const noexcept {
+    return !switches_ || !options_.manage_gids || !cred.known || groups_.has(cred.uid);
+}
+
+void Identity::set_capabilities(bool own) const noexcept {
+    const Mask effective = own ? effective_ : without_file_capabilities(effective_);
+    struct __user_cap_header_struct header {};
+    header.version = _LINUX_CAPABILITY_VERSION_3;
+    CapabilityData data{};
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        data[i].effective = effective[i];
+        data[i].permitted = permitted_[i];
+        data[i].inheritable = inheritable_[i];
+    }
+    const long done = ::syscall(SYS_capset, &header, data.data());
+    NR_ASSERT(done == 0);  // less than what is permitted is always allowed
+}
+
+bool Identity::set_ids(std::uint32_t uid, std::uint32_t gid, const std::uint32_t* groups,
+                       std::size_t count) noexcept {
+    if (uid == kNoId || gid == kNoId) return false;
+    const bool done = ::syscall(SYS_setgroups, count, groups) == 0 && set_fsgid(gid);
+    return done && set_fsuid(uid);
+}
+
+bool Identity::is_same(const Thread& thread, const Cred& cred, std::uint32_t uid,
+                       std::uint32_t gid) const noexcept {
+    if (!thread.known || thread.self || thread.uid != uid || thread.gid != gid) return false;
+    if (thread.managed_by != nullptr) return false;  // its groups are not the call's
+    const std::uint32_t count = cred.known ? cred.group_count : 0;
+    return thread.group_count == count &&
+           std::equal(thread.groups.begin(), thread.groups.begin() + count, cred.groups.begin());
+}
+
+nfsstat3 Identity::become(const Cred& cred) noexcept {
+    if (!switches_) return NFS3_OK;
+    Thread& now = thread();
+    const std::uint32_t uid = uid_of(cred);
+    const std::uint32_t gid = cred.known ? cred.gid : options_.anon_gid;
+    const bool managed = options_.manage_gids && cred.known;
+    std::uint64_t serial = 0;
+    if (managed) {
+        const bool same_user = now.known && !now.self && now.managed_by == this && now.uid == uid;
+        serial = groups_.get(uid, same_user ? now.serial : 0, now.managed);
+        if (same_user && now.gid == gid && now.serial == serial) return NFS3_OK;
+    } else if (is_same(now, cred, uid, gid)) {
+        return NFS3_OK;
+    }
+    now.self = false;
+    now.uid = uid;
+    now.gid = gid;
+    now.managed_by = managed ? this : nullptr;
+    now.serial = serial;
+    now.group_count = managed || !cred.known ? 0 : cred.group_count;
+    now.groups = cred.groups;
+    const std::uint32_t* const groups = managed ? now.managed.data() : now.groups.data();
+    now.known = set_ids(uid, gid, groups, managed ? now.managed.size() : now.group_count);
+    if (!now.known) {
+        become_self();
+        return NFS3ERR_ACCES;
+    }
+    if (drops_by_hand_) set_capabilities(false);
+    return NFS3_OK;
+}
+
+void Identity::become_self() noexcept {
+    if (!switches_) return;
+    Thread& now = thread();
+    if (now.known && now.self) return;
+    // Its own identity is one that this process had: nothing but a broken system refuses it, and
+    // going on as somebody else would be the one thing that may not happen.
+    NR_ASSERT(set_ids(own_uid_, own_gid_, own_groups_.data(), own_groups_.size()));
+    if (drops_by_hand_) set_capabilities(true);
+    now.known = now.self = true;
+    now.managed_by = nullptr;
+}
+
+}  // namespace nfsrdma::nfs
