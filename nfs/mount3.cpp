@@ -70,20 +70,22 @@ bool below(const std::string& name, const std::string& path, std::string_view& r
 }
 
 // The innermost export that holds `path`.
-const Export* export_of(const Server& server, const std::string& path, std::string_view& rest) {
-    const Export* best = nullptr;
-    for (const Export& entry : server.exports()) {
+std::shared_ptr<const Export> export_of(const Server& server, const std::string& path,
+                                        std::string_view& rest) {
+    std::shared_ptr<const Export> best;
+    for (const auto& entry : server.exports()) {
         std::string_view its_rest;
-        if (!below(entry.name, path, its_rest)) continue;
-        if (best != nullptr && best->name.size() > entry.name.size()) continue;
-        best = &entry;
+        if (!below(entry->name, path, its_rest)) continue;
+        if (best != nullptr && best->name.size() > entry->name.size()) continue;
+        best = entry;
         rest = its_rest;
     }
     return best;
 }
 
 // Walks down from the export's root. Links end the walk: they are no directories.
-nfsstat3 walk(const Found& from, std::string_view rest, const Cred& cred, NodeId& out) noexcept {
+nfsstat3 walk(const Found& from, std::string_view rest, NodeId& out) noexcept {
+    const Cred& cred = from.cred;
     Node node;
     node.id = from.id;
     nfsstat3 status = from.vfs().getattr(cred, from.id, node.attr);
@@ -108,9 +110,13 @@ nfsstat3 mount_path(sunrpc::SvcCall& call, const char* text, std::string& path,
     Found found;
     found.exported = export_of(server_of(call), path, rest);
     if (found.exported == nullptr) return NFS3ERR_NOENT;
+    ClientOptions options;
+    nfsstat3 status = admit(call, *found.exported, options);
+    if (status != NFS3_OK) return status;
     found.id = found.vfs().root();
+    found.cred = squashed(cred_of(call), options);
     NodeId node;
-    const nfsstat3 status = walk(found, rest, cred_of(call), node);
+    status = walk(found, rest, node);
     if (status == NFS3_OK) fh = fh_of(found, node);
     return status;
 }
@@ -174,10 +180,10 @@ void on_dump(sunrpc::SvcCall& call) noexcept {
 void on_export(sunrpc::SvcCall& call) noexcept {
     std::vector<std::string> names;
     std::uint32_t bytes = 0;
-    for (const Export& entry : server_of(call).exports()) {
-        bytes += 8 + text_bytes(entry.name);
+    for (const auto& entry : server_of(call).exports()) {
+        bytes += 8 + text_bytes(entry->name);
         if (bytes > kListLimit) break;
-        names.push_back(entry.name);
+        names.push_back(entry->name);
     }
     std::vector<mountexport3> list;
     list.reserve(names.size());
@@ -201,6 +207,7 @@ std::array<sunrpc::SvcProcedure, 6> make_procedures() noexcept {
     for (std::size_t i = 0; i < out.size(); ++i) {
         out[i].info = mount3_procs()[i];
         out[i].handle = kHandles[i];
+        out[i].has_status = i == MOUNTPROC3_MNT;
         out[i].preset = out[i].info.args_size == 0 ? preset_nothing : preset_path;
     }
     return out;

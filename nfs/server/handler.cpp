@@ -1,10 +1,31 @@
 #include "nfs/server/handler.hpp"
 
 #include <algorithm>
+#include <netinet/in.h>
 
 #include "nfs/server/preset.hpp"
 
 namespace nfsrdma::nfs {
+
+namespace {
+
+// RFC 1813 knows no ports; `secure` is of those transports that have them.
+bool port_passes(const sunrpc::SvcXprt& xprt, const ClientOptions& options) noexcept {
+    const std::string_view netid(xprt.netid());
+    return !options.secure || netid == "rdma" || netid == "rdma6" ||
+           xprt.peer().port() < IPPORT_RESERVED;
+}
+
+}  // namespace
+
+nfsstat3 admit(sunrpc::SvcCall& call, const Export& exported, ClientOptions& out) noexcept {
+    const sunrpc::SvcXprt& xprt = *call.rqst->xprt;
+    bool need_names = false;
+    const ClientRule* const rule = exported.rules.find(xprt.peer(), nullptr, need_names);
+    if (rule == nullptr || !port_passes(xprt, rule->options)) return NFS3ERR_ACCES;
+    out = rule->options;
+    return NFS3_OK;
+}
 
 Cred cred_of(const sunrpc::SvcCall& call) noexcept {
     Cred cred;
@@ -21,19 +42,31 @@ Cred cred_of(const sunrpc::SvcCall& call) noexcept {
 nfsstat3 find(sunrpc::SvcCall& call, const nfs_fh3& fh, Found& out) noexcept {
     FhFields fields;
     if (!decode_fh(server_of(call).handle_key(), bytes_of(fh), fields)) return NFS3ERR_BADHANDLE;
-    out.exported = server_of(call).find_export(fields.export_id);
+    std::shared_ptr<const Export> exported = server_of(call).find_export(fields.export_id);
+    if (exported == nullptr) return NFS3ERR_STALE;
+    ClientOptions options;
+    const nfsstat3 status = admit(call, *exported, options);
+    if (status != NFS3_OK) return status;
+    out.exported = std::move(exported);
     out.id = fields.node;
-    return out.exported == nullptr ? NFS3ERR_STALE : NFS3_OK;
+    out.cred = squashed(cred_of(call), options);
+    out.read_only = options.read_only;
+    return NFS3_OK;
+}
+
+nfsstat3 find_to_change(sunrpc::SvcCall& call, const nfs_fh3& fh, Found& out) noexcept {
+    const nfsstat3 status = find(call, fh, out);
+    return status == NFS3_OK && out.read_only ? NFS3ERR_ROFS : status;
 }
 
 FhBytes fh_of(const Found& in, NodeId id) noexcept {
     return encode_fh(*in.exported->key, {in.exported->id, id});
 }
 
-std::optional<Attr> attr_of(const Found& found, const Cred& cred) noexcept {
+std::optional<Attr> attr_of(const Found& found) noexcept {
     Attr attr;
     if (found.exported == nullptr) return std::nullopt;
-    if (found.vfs().getattr(cred, found.id, attr) != NFS3_OK) return std::nullopt;
+    if (found.vfs().getattr(found.cred, found.id, attr) != NFS3_OK) return std::nullopt;
     return attr;
 }
 
@@ -62,7 +95,8 @@ nfsstat3 find_name(sunrpc::SvcCall& call, const diropargs3& args, NameUse use, F
     nfsstat3 status = find(call, args.dir, dir);
     if (status != NFS3_OK) return status;
     status = check_name(args.name, use);
-    if (status != NFS3_OK) wcc.after = attr_of(dir, cred_of(call));
+    if (status == NFS3_OK && use != NameUse::lookup && dir.read_only) status = NFS3ERR_ROFS;
+    if (status != NFS3_OK) wcc.after = attr_of(dir);
     return status;
 }
 

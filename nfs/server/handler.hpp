@@ -25,26 +25,40 @@ T& res_of(sunrpc::SvcCall& call) noexcept {
 inline Server& server_of(sunrpc::SvcCall& call) noexcept {
     return *static_cast<Server*>(call.program->context);
 }
+// Who called, as the call says; handlers act for Found::cred, which is that after the export's
+// rules.
 Cred cred_of(const sunrpc::SvcCall& call) noexcept;
 
-// The object of a handle.
+// The object of a handle, and the caller there. Keeps the export alive, whatever a reload does
+// meanwhile: what outlives the handler's function (file IO) keeps `exported` or its Vfs.
 struct Found {
-    const Export* exported = nullptr;
+    std::shared_ptr<const Export> exported;  // nullptr: not found, or not for this caller
     NodeId id;
+    Cred cred;              // after the export's squash rules
+    bool read_only = true;  // for this caller
     Vfs& vfs() const noexcept { return *exported->vfs; }
+    bool same_export(const Found& other) const noexcept {
+        return exported->vfs == other.exported->vfs;
+    }
 };
-// NFS3ERR_BADHANDLE: none of ours; NFS3ERR_STALE: of an export that is no more. Whether the object
-// exists is the backend's to say.
+// NFS3ERR_BADHANDLE: none of ours; NFS3ERR_STALE: of an export that is no more; NFS3ERR_ACCES: of
+// one that is not for the caller's host; NFS3ERR_JUKEBOX: that depends on the host's name, which is
+// being looked up. Whether the object exists is the backend's to say.
 nfsstat3 find(sunrpc::SvcCall& call, const nfs_fh3& fh, Found& out) noexcept;
+// Whether the export is for the caller's host, and how: NFS3ERR_ACCES, NFS3ERR_JUKEBOX.
+nfsstat3 admit(sunrpc::SvcCall& call, const Export& exported, ClientOptions& out) noexcept;
+// For a change of the object. Also NFS3ERR_ROFS; `out` is filled then, for the attributes.
+nfsstat3 find_to_change(sunrpc::SvcCall& call, const nfs_fh3& fh, Found& out) noexcept;
 FhBytes fh_of(const Found& in, NodeId id) noexcept;
-std::optional<Attr> attr_of(const Found& found, const Cred& cred) noexcept;
+std::optional<Attr> attr_of(const Found& found) noexcept;
 
 enum class NameUse : std::uint8_t {
     lookup,  // "." and ".." have their meaning
     make,    // they exist
     change,  // they may not be removed or renamed
 };
-// A directory and a name in it. On failure `wcc.after` tells of the directory where it was found.
+// A directory and a name in it; `make` and `change` as find_to_change. On failure `wcc.after` tells
+// of the directory where it was found.
 nfsstat3 find_name(sunrpc::SvcCall& call, const diropargs3& args, NameUse use, Found& dir,
                    Wcc& wcc) noexcept;
 

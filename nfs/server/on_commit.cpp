@@ -9,7 +9,7 @@ namespace {
 struct CommitState : FileOp {
     explicit CommitState(sunrpc::SvcCall& c) noexcept : call(&c) {}
     sunrpc::SvcCall* call;
-    Vfs* vfs = nullptr;
+    std::shared_ptr<Vfs> vfs;
     IoFile file;
     Wcc wcc;
 };
@@ -39,22 +39,21 @@ void finish(FileOp& op, std::int64_t result) noexcept {
 void on_commit(sunrpc::SvcCall& call) noexcept {
     const auto& args = args_of<COMMIT3args>(call);
     auto& res = res_of<COMMIT3res>(call);
-    const Cred cred = cred_of(call);
     Found found;
     IoFile file;
     res.status = find(call, args.file, found);
     if (res.status == NFS3_OK) {
-        res.status = found.vfs().open_io(cred, found.id, IoUse::sync, file);
+        res.status = found.vfs().open_io(found.cred, found.id, IoUse::sync, file);
     }
     if (res.status != NFS3_OK) {
         Wcc wcc;
-        wcc.after = attr_of(found, cred);
+        wcc.after = attr_of(found);
         res.COMMIT3res_u.resfail.file_wcc = to_wcc(wcc);
         call.reply();
         return;
     }
     auto& state = make_state<CommitState>(call);
-    state.vfs = &found.vfs();
+    state.vfs = found.exported->vfs;
     state.file = file;
     state.done = finish;
     state.kind = FileOp::Kind::sync;

@@ -18,7 +18,7 @@ void on_create(sunrpc::SvcCall& call) noexcept {
         }
     }
     if (res.status == NFS3_OK) {
-        res.status = made.dir.vfs().create(cred_of(call), {made.dir.id, args.where.name}, how,
+        res.status = made.dir.vfs().create(made.dir.cred, {made.dir.id, args.where.name}, how,
                                            made.node, made.wcc);
     }
     fill_made(res.status, made, res.CREATE3res_u.resok, res.CREATE3res_u.resfail);

@@ -11,12 +11,11 @@ constexpr std::uint32_t kMultiple = 4096;  // whole pages go fastest
 // RFC 1813 s3.3.19. The transport's largest payload is the largest READ and WRITE.
 void on_fsinfo(sunrpc::SvcCall& call) noexcept {
     auto& res = res_of<FSINFO3res>(call);
-    const Cred cred = cred_of(call);
     Found found;
     StatFs fs;
     res.status = find(call, args_of<FSINFO3args>(call).fsroot, found);
-    if (res.status == NFS3_OK) res.status = found.vfs().statfs(cred, found.id, fs);
-    const post_op_attr attr = to_post_op(attr_of(found, cred));
+    if (res.status == NFS3_OK) res.status = found.vfs().statfs(found.cred, found.id, fs);
+    const post_op_attr attr = to_post_op(attr_of(found));
     if (res.status == NFS3_OK) {
         FSINFO3resok& ok = res.FSINFO3res_u.resok;
         ok.obj_attributes = attr;

@@ -8,7 +8,7 @@ void on_getattr(sunrpc::SvcCall& call) noexcept {
     Found found;
     Attr attr;
     res.status = find(call, args_of<GETATTR3args>(call).object, found);
-    if (res.status == NFS3_OK) res.status = found.vfs().getattr(cred_of(call), found.id, attr);
+    if (res.status == NFS3_OK) res.status = found.vfs().getattr(found.cred, found.id, attr);
     if (res.status == NFS3_OK) res.GETATTR3res_u.resok.obj_attributes = to_fattr3(attr);
     call.reply();
 }

@@ -7,17 +7,16 @@ namespace nfsrdma::nfs {
 void on_link(sunrpc::SvcCall& call) noexcept {
     const auto& args = args_of<LINK3args>(call);
     auto& res = res_of<LINK3res>(call);
-    const Cred cred = cred_of(call);
     Found file, dir;
     Wcc wcc;
     res.status = find(call, args.file, file);
     const nfsstat3 dir_status = find_name(call, args.link, NameUse::make, dir, wcc);
     if (res.status == NFS3_OK) res.status = dir_status;
-    if (res.status == NFS3_OK && file.exported != dir.exported) res.status = NFS3ERR_XDEV;
+    if (res.status == NFS3_OK && !file.same_export(dir)) res.status = NFS3ERR_XDEV;
     if (res.status == NFS3_OK) {
-        res.status = dir.vfs().link(cred, file.id, {dir.id, args.link.name}, wcc);
+        res.status = dir.vfs().link(dir.cred, file.id, {dir.id, args.link.name}, wcc);
     }
-    res.LINK3res_u.resok.file_attributes = to_post_op(attr_of(file, cred));
+    res.LINK3res_u.resok.file_attributes = to_post_op(attr_of(file));
     res.LINK3res_u.resok.linkdir_wcc = to_wcc(wcc);
     call.reply();
 }

@@ -12,7 +12,7 @@ void on_mkdir(sunrpc::SvcCall& call) noexcept {
     if (res.status == NFS3_OK) res.status = to_set_attr(args.attributes, set);
     set.size.reset();  // a directory's is not the client's to set
     if (res.status == NFS3_OK) {
-        res.status = made.dir.vfs().mkdir(cred_of(call), {made.dir.id, args.where.name}, set,
+        res.status = made.dir.vfs().mkdir(made.dir.cred, {made.dir.id, args.where.name}, set,
                                           made.node, made.wcc);
     }
     fill_made(res.status, made, res.MKDIR3res_u.resok, res.MKDIR3res_u.resfail);

@@ -34,10 +34,10 @@ void on_mknod(sunrpc::SvcCall& call) noexcept {
     res.status = find_name(call, args.where, NameUse::make, made.dir, made.wcc);
     if (res.status == NFS3_OK) {
         res.status = like_of(args.what, like);
-        if (res.status != NFS3_OK) made.wcc.after = attr_of(made.dir, cred_of(call));
+        if (res.status != NFS3_OK) made.wcc.after = attr_of(made.dir);
     }
     if (res.status == NFS3_OK) {
-        res.status = made.dir.vfs().mknod(cred_of(call), {made.dir.id, args.where.name}, like,
+        res.status = made.dir.vfs().mknod(made.dir.cred, {made.dir.id, args.where.name}, like,
                                           made.node, made.wcc);
     }
     fill_made(res.status, made, res.MKNOD3res_u.resok, res.MKNOD3res_u.resfail);

@@ -23,7 +23,7 @@ constexpr std::uint64_t kFar = 1ull << 62;
 struct ReadState : FileOp {
     explicit ReadState(sunrpc::SvcCall& c) noexcept : call(&c) {}
     sunrpc::SvcCall* call;
-    Vfs* vfs = nullptr;
+    std::shared_ptr<Vfs> vfs;
     IoFile file;
     std::uint32_t count = 0;
 };
@@ -101,21 +101,20 @@ std::uint32_t count_of(const sunrpc::SvcCall& call, const READ3args& args) noexc
 void on_read(sunrpc::SvcCall& call) noexcept {
     const auto& args = args_of<READ3args>(call);
     auto& res = res_of<READ3res>(call);
-    const Cred cred = cred_of(call);
     Found found;
     IoFile file;
     Attr attr;
     res.status = find(call, args.file, found);
     if (res.status == NFS3_OK) {
-        res.status = found.vfs().open_io(cred, found.id, IoUse::read, file);
+        res.status = found.vfs().open_io(found.cred, found.id, IoUse::read, file);
     }
     if (res.status != NFS3_OK) {
-        res.READ3res_u.resfail.file_attributes = to_post_op(attr_of(found, cred));
+        res.READ3res_u.resfail.file_attributes = to_post_op(attr_of(found));
         call.reply();
         return;
     }
     auto& state = make_state<ReadState>(call);
-    state.vfs = &found.vfs();
+    state.vfs = found.exported->vfs;
     state.file = file;
     state.done = done;
     state.kind = FileOp::Kind::read;

@@ -29,7 +29,6 @@ class Sink final : public DirSink {
 void on_readdir(sunrpc::SvcCall& call) noexcept {
     const auto& args = args_of<READDIR3args>(call);
     auto& res = res_of<READDIR3res>(call);
-    const Cred cred = cred_of(call);
     const std::uint32_t limit = dir_reply_limit(call, args.count);
     Found dir;
     Sink sink(limit < kDirListBytes ? 0 : limit - kDirListBytes);
@@ -37,10 +36,10 @@ void on_readdir(sunrpc::SvcCall& call) noexcept {
     res.status = find(call, args.dir, dir);
     if (res.status == NFS3_OK && limit < kDirListBytes) res.status = NFS3ERR_TOOSMALL;
     if (res.status == NFS3_OK) {
-        res.status = dir.vfs().readdir(cred, {dir.id, args.cookie, false}, sink, eof);
+        res.status = dir.vfs().readdir(dir.cred, {dir.id, args.cookie, false}, sink, eof);
     }
     if (res.status == NFS3_OK && sink.reply.empty() && !eof) res.status = NFS3ERR_TOOSMALL;
-    const post_op_attr attr = to_post_op(attr_of(dir, cred));
+    const post_op_attr attr = to_post_op(attr_of(dir));
     if (res.status == NFS3_OK) {
         res.READDIR3res_u.resok.dir_attributes = attr;
         res.READDIR3res_u.resok.reply.entries = sink.reply.link();

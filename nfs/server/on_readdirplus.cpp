@@ -51,7 +51,6 @@ class Sink final : public DirSink {
 void on_readdirplus(sunrpc::SvcCall& call) noexcept {
     const auto& args = args_of<READDIRPLUS3args>(call);
     auto& res = res_of<READDIRPLUS3res>(call);
-    const Cred cred = cred_of(call);
     const std::uint32_t limit = dir_reply_limit(call, args.maxcount);
     Found dir;
     Sink sink(limit < kDirListBytes ? 0 : limit - kDirListBytes, args.dircount);
@@ -59,10 +58,10 @@ void on_readdirplus(sunrpc::SvcCall& call) noexcept {
     res.status = find(call, args.dir, dir);
     if (res.status == NFS3_OK && limit < kDirListBytes) res.status = NFS3ERR_TOOSMALL;
     if (res.status == NFS3_OK) {
-        res.status = dir.vfs().readdir(cred, {dir.id, args.cookie, true}, sink, eof);
+        res.status = dir.vfs().readdir(dir.cred, {dir.id, args.cookie, true}, sink, eof);
     }
     if (res.status == NFS3_OK && sink.reply.empty() && !eof) res.status = NFS3ERR_TOOSMALL;
-    const post_op_attr attr = to_post_op(attr_of(dir, cred));
+    const post_op_attr attr = to_post_op(attr_of(dir));
     if (res.status == NFS3_OK) {
         res.READDIRPLUS3res_u.resok.dir_attributes = attr;
         res.READDIRPLUS3res_u.resok.reply.entries = sink.link(dir);

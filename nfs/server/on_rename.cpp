@@ -11,10 +11,10 @@ void on_rename(sunrpc::SvcCall& call) noexcept {
     res.status = find_name(call, args.from, NameUse::change, from, from_wcc);
     const nfsstat3 to_status = find_name(call, args.to, NameUse::change, to, to_wcc_data);
     if (res.status == NFS3_OK) res.status = to_status;
-    if (res.status == NFS3_OK && from.exported != to.exported) res.status = NFS3ERR_XDEV;
+    if (res.status == NFS3_OK && !from.same_export(to)) res.status = NFS3ERR_XDEV;
     if (res.status == NFS3_OK) {
-        res.status = from.vfs().rename(cred_of(call), {from.id, args.from.name},
-                                       {to.id, args.to.name}, from_wcc, to_wcc_data);
+        res.status = from.vfs().rename(from.cred, {from.id, args.from.name}, {to.id, args.to.name},
+                                       from_wcc, to_wcc_data);
     }
     res.RENAME3res_u.resok.fromdir_wcc = to_wcc(from_wcc);
     res.RENAME3res_u.resok.todir_wcc = to_wcc(to_wcc_data);

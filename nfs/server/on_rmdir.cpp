@@ -10,7 +10,7 @@ void on_rmdir(sunrpc::SvcCall& call) noexcept {
     Wcc wcc;
     res.status = find_name(call, args.object, NameUse::change, dir, wcc);
     if (res.status == NFS3_OK) {
-        res.status = dir.vfs().rmdir(cred_of(call), {dir.id, args.object.name}, wcc);
+        res.status = dir.vfs().rmdir(dir.cred, {dir.id, args.object.name}, wcc);
     }
     res.RMDIR3res_u.resok.dir_wcc = to_wcc(wcc);
     call.reply();

@@ -12,7 +12,7 @@ void on_symlink(sunrpc::SvcCall& call) noexcept {
     const char* const text = args.symlink.symlink_data;
     if (res.status == NFS3_OK && has_inner_zero(text, kPathRoom)) res.status = NFS3ERR_INVAL;
     if (res.status == NFS3_OK) {
-        res.status = made.dir.vfs().symlink(cred_of(call), {made.dir.id, args.where.name}, text,
+        res.status = made.dir.vfs().symlink(made.dir.cred, {made.dir.id, args.where.name}, text,
                                             made.node, made.wcc);
     }
     fill_made(res.status, made, res.SYMLINK3res_u.resok, res.SYMLINK3res_u.resfail);

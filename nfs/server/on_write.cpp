@@ -19,7 +19,7 @@ namespace {
 struct WriteState : FileOp {
     explicit WriteState(sunrpc::SvcCall& c) noexcept : call(&c) {}
     sunrpc::SvcCall* call;
-    Vfs* vfs = nullptr;
+    std::shared_ptr<Vfs> vfs;
     IoFile file;
     Wcc wcc;
     std::uint32_t moved = 0;
@@ -96,23 +96,22 @@ void write_all(WriteState& state) noexcept {
 void on_write(sunrpc::SvcCall& call) noexcept {
     const auto& args = args_of<WRITE3args>(call);
     auto& res = res_of<WRITE3res>(call);
-    const Cred cred = cred_of(call);
     Found found;
     IoFile file;
-    res.status = find(call, args.file, found);
+    res.status = find_to_change(call, args.file, found);
     if (res.status == NFS3_OK) res.status = check(args);
     if (res.status == NFS3_OK) {
-        res.status = found.vfs().open_io(cred, found.id, IoUse::write, file);
+        res.status = found.vfs().open_io(found.cred, found.id, IoUse::write, file);
     }
     if (res.status != NFS3_OK) {
         Wcc wcc;
-        wcc.after = attr_of(found, cred);
+        wcc.after = attr_of(found);
         res.WRITE3res_u.resfail.file_wcc = to_wcc(wcc);
         call.reply();
         return;
     }
     auto& state = make_state<WriteState>(call);
-    state.vfs = &found.vfs();
+    state.vfs = found.exported->vfs;
     state.file = file;
     state.done = written;
     state.kind = FileOp::Kind::write;

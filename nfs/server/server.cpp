@@ -30,15 +30,18 @@ Server::Server() {
 
 Server::~Server() = default;
 
-Result<void> Server::add_export(std::string_view name, std::unique_ptr<Vfs> vfs) {
+Result<void> Server::add_export(std::string_view name, std::shared_ptr<Vfs> vfs,
+                                ExportRules rules) {
     if (name.empty()) return Error{Errc::invalid_argument, 0, "an export needs a name"};
-    Export entry;
-    entry.name = normal_export_name(name);
-    entry.id = export_id_of(entry.name);
-    entry.vfs = std::move(vfs);
-    entry.key = &handle_key_;
-    for (const Export& other : exports_) {
-        if (other.id == entry.id) {
+    auto entry = std::make_shared<Export>();
+    entry->name = normal_export_name(name);
+    entry->id = export_id_of(entry->name);
+    entry->vfs = std::move(vfs);
+    entry->key = &handle_key_;
+    entry->rules = std::move(rules);
+    const std::unique_lock lock(exports_mutex_);
+    for (const auto& other : exports_) {
+        if (other->id == entry->id) {
             return Error{Errc::invalid_argument, 0, "two exports have the same name"};
         }
     }
@@ -51,16 +54,22 @@ void Server::add_to(sunrpc::SvcDispatcher& dispatcher) noexcept {
     dispatcher.add(mount3_program(*this));
 }
 
-const Export* Server::find_export(std::uint32_t id) const noexcept {
-    for (const Export& entry : exports_) {
-        if (entry.id == id) return &entry;
+ExportList Server::exports() const {
+    const std::shared_lock lock(exports_mutex_);
+    return exports_;
+}
+
+std::shared_ptr<const Export> Server::find_export(std::uint32_t id) const noexcept {
+    const std::shared_lock lock(exports_mutex_);
+    for (const auto& entry : exports_) {
+        if (entry->id == id) return entry;
     }
     return nullptr;
 }
 
 void Server::tidy() noexcept {
-    for (const Export& entry : exports_)
-        entry.vfs->tidy();
+    for (const auto& entry : exports())
+        entry->vfs->tidy();
 }
 
 void Server::note_mount(std::string_view host, std::string_view directory) {

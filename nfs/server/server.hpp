@@ -3,31 +3,37 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
+#include "nfs/exports.hpp"
 #include "nfs/vfs.hpp"
 #include "sunrpc/svc.hpp"
 
 namespace nfsrdma::nfs {
 
 struct Export {
-    std::string name;  // "/srv/data": begins with '/', no '/' at the end but for "/" itself
-    std::uint32_t id = 0;
-    std::unique_ptr<Vfs> vfs;
+    std::string name;      // "/srv/data": begins with '/', no '/' at the end but for "/" itself
+    std::uint32_t id = 0;  // in its handles
+    std::shared_ptr<Vfs> vfs;
     const HandleKey* key = nullptr;  // the server's
+    ExportRules rules;
 };
+// A moment's exports. A reload makes another; who still works with an export of an earlier one
+// keeps it alive.
+using ExportList = std::vector<std::shared_ptr<const Export>>;
 
 // One row of MOUNT's DUMP: who said that it mounted what. Told by clients, and so only informative.
 struct MountEntry {
     std::string host, directory;
 };
 
-// The NFSv3 and MOUNT v3 service over its exports: what all loops share. Exports are added before
-// it serves; after that only the list of mounts changes, under its own lock, so that a
-// SvcDispatcher of each loop may use it at once.
+// The NFSv3 and MOUNT v3 service over its exports: what all loops share. The exports and the list
+// of mounts may change while it serves, each under its own lock, so that a SvcDispatcher of each
+// loop may use it at once.
 class Server {
   public:
     Server();  // a new write verifier: unstable data of an earlier Server may be lost
@@ -35,15 +41,17 @@ class Server {
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
-    // Errc::invalid_argument: no name, or one that is exported already.
-    Result<void> add_export(std::string_view name, std::unique_ptr<Vfs> vfs);
+    // Errc::invalid_argument: no name, or one that is exported already. Any thread.
+    Result<void> add_export(std::string_view name, std::shared_ptr<Vfs> vfs,
+                            ExportRules rules = ExportRules::open());
     // Of all handles; a random one until set. Before the first export is added.
     void set_handle_key(const HandleKey& key) noexcept { handle_key_ = key; }
     const HandleKey& handle_key() const noexcept { return handle_key_; }
     // Adds both programs. The server outlives the dispatcher.
     void add_to(sunrpc::SvcDispatcher& dispatcher) noexcept;
-    const std::vector<Export>& exports() const noexcept { return exports_; }
-    const Export* find_export(std::uint32_t id) const noexcept;
+    // Any thread.
+    ExportList exports() const;
+    std::shared_ptr<const Export> find_export(std::uint32_t id) const noexcept;
     const std::array<char, 8>& write_verifier() const noexcept { return write_verifier_; }
     // Every second or so, by one thread.
     void tidy() noexcept;
@@ -58,7 +66,8 @@ class Server {
 
   private:
     HandleKey handle_key_ = HandleKey::random();
-    std::vector<Export> exports_;
+    mutable std::shared_mutex exports_mutex_;
+    ExportList exports_;
     std::array<char, 8> write_verifier_{};
     mutable std::mutex mounts_mutex_;
     std::vector<MountEntry> mounts_;

@@ -66,9 +66,9 @@ bool add_exports(const Options& options, nfs::Server& server) {
 
 std::string names_of(const nfs::Server& server) {
     std::string out;
-    for (const nfs::Export& entry : server.exports()) {
+    for (const auto& entry : server.exports()) {
         if (!out.empty()) out += ", ";
-        out += entry.name;
+        out += entry->name;
     }
     return out;
 }

@@ -28,7 +28,7 @@ TEST(Server, SameNameTwiceIsRefused) {
 TEST(Server, ExportIsFoundByItsId) {
     Server server;
     ASSERT_TRUE(static_cast<bool>(server.add_export("/a", std::make_unique<VfsMem>())));
-    EXPECT_EQ(server.find_export(export_id_of("/a")), &server.exports().front());
+    EXPECT_EQ(server.find_export(export_id_of("/a")), server.exports().front());
     EXPECT_EQ(server.find_export(1), nullptr);
 }
 
