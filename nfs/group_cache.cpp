@@ -50,9 +50,14 @@ bool GroupCache::has(std::uint32_t uid) const noexcept {
 void GroupCache::make_room(Shard& shard) const {
     const std::size_t each = std::max<std::size_t>(options_.users_max / kShards, 1);
     if (shard.users.size() < each) return;
-    shard.users.erase(std::min_element(
-        shard.users.begin(), shard.users.end(),
-        [](const auto& a, const auto& b) { return a.second.until_ns < b.second.until_ns; }));
+    std::uint32_t oldest = 0;
+    std::uint64_t until_ns = ~std::uint64_t{0};
+    for (const auto& [uid, user] : shard.users) {
+        if (user.until_ns >= until_ns) continue;
+        until_ns = user.until_ns;
+        oldest = uid;
+    }
+    shard.users.erase(oldest);
 }
 
 std::uint64_t GroupCache::get(std::uint32_t uid, std::uint64_t known,

@@ -167,6 +167,16 @@ class Vfs {
     virtual nfsstat3 write_now(const IoFile& file, std::uint64_t offset,
                                std::span<const std::byte> from, std::uint32_t& moved) noexcept = 0;
 
+    // Whether calls for this caller may have to wait, for storage or to learn who the caller is.
+    // Then they belong off the loop.
+    virtual bool blocks(const Cred& /*cred*/) const noexcept { return false; }
+    // open_io where it has nothing to wait for; nullopt: it may have, and nothing was done.
+    virtual std::optional<nfsstat3> open_io_at_once(const Cred& cred, NodeId node, IoUse use,
+                                                    IoFile& out) noexcept {
+        if (blocks(cred)) return std::nullopt;
+        return open_io(cred, node, use, out);
+    }
+
     // Called every second or so by one thread: closes what need not be open.
     virtual void tidy() noexcept {}
 };

@@ -120,7 +120,10 @@ Result<std::unique_ptr<VfsPosix>> VfsPosix::create(const std::string& path,
 }
 
 VfsPosix::VfsPosix(UniqueFd root_fd, const VfsPosixOptions& options)
-    : root_fd_(std::move(root_fd)), options_(options), files_(options.open_files) {}
+    : root_fd_(std::move(root_fd)),
+      options_(options),
+      identity_(options.identity),
+      files_(options.open_files) {}
 
 VfsPosix::~VfsPosix() = default;
 
@@ -206,6 +209,7 @@ nfsstat3 VfsPosix::open_at(const PosixPin& dir, const char* name, NodeId expecte
 nfsstat3 VfsPosix::resolve(NodeId node, PosixPin& out, std::uint32_t depth) noexcept {
     out = PosixPin(files_, files_.pin(node));
     if (out) return NFS3_OK;
+    act_as_self();  // a handle is good for objects below directories that the caller may not search
     if (depth > kDepthMax) return NFS3ERR_STALE;
     std::uint64_t known = 0;
     const std::vector<PosixHandles::Place> places = handles_.places(node.fileid, known);
@@ -225,7 +229,7 @@ nfsstat3 VfsPosix::resolve(NodeId node, PosixPin& out, std::uint32_t depth) noex
     return NFS3ERR_STALE;
 }
 
-nfsstat3 VfsPosix::enter(const DirName& where, Dir& dir, Wcc& wcc) noexcept {
+nfsstat3 VfsPosix::enter(const Cred& cred, const DirName& where, Dir& dir, Wcc& wcc) noexcept {
     nfsstat3 status = resolve(where.dir, dir.pin);
     if (status != NFS3_OK) return status;
     dir.id = where.dir;
@@ -234,7 +238,8 @@ nfsstat3 VfsPosix::enter(const DirName& where, Dir& dir, Wcc& wcc) noexcept {
     if (status != NFS3_OK) return status;
     wcc.before = wcc.after = attr;
     if (attr.type != NF3DIR) return NFS3ERR_NOTDIR;
-    return dir.set_name(where.name);
+    status = dir.set_name(where.name);
+    return status == NFS3_OK ? act_as(cred) : status;
 }
 
 void VfsPosix::leave(const Dir& dir, Wcc& wcc) noexcept {
@@ -267,16 +272,20 @@ nfsstat3 VfsPosix::lookup_parent(NodeId dir, Node& out) noexcept {
     return stat_fd(pin.fd(), out.attr);
 }
 
-nfsstat3 VfsPosix::lookup(const Cred& /*cred*/, const DirName& what, Node& out) noexcept {
+nfsstat3 VfsPosix::lookup(const Cred& cred, const DirName& what, Node& out) noexcept {
     Dir dir;
     nfsstat3 status = resolve(what.dir, dir.pin);
     if (status == NFS3_OK) status = dir.set_name(what.name);
+    if (status == NFS3_OK) status = act_as(cred);
     if (status != NFS3_OK) return status;
     if (what.name == "." || what.name == "..") {
         out.id = what.dir;
         status = stat_fd(dir.pin.fd(), out.attr);
         if (status == NFS3_OK && out.attr.type != NF3DIR) status = NFS3ERR_NOTDIR;
-        if (status != NFS3_OK || what.name == ".") return status;
+        if (status != NFS3_OK) return status;
+        // Every name needs the right to search, these too.
+        if (::faccessat(dir.pin.fd(), ".", F_OK, AT_EACCESS) != 0) return status_of(errno);
+        if (what.name == ".") return NFS3_OK;
         return lookup_parent(what.dir, out);
     }
     status = stat_name(dir.pin.fd(), dir.name, out);
@@ -284,7 +293,7 @@ nfsstat3 VfsPosix::lookup(const Cred& /*cred*/, const DirName& what, Node& out) 
     return status;
 }
 
-nfsstat3 VfsPosix::access(const Cred& /*cred*/, NodeId node, std::uint32_t wanted,
+nfsstat3 VfsPosix::access(const Cred& cred, NodeId node, std::uint32_t wanted,
                           std::uint32_t& granted) noexcept {
     PosixPin pin;
     nfsstat3 status = resolve(node, pin);
@@ -303,6 +312,8 @@ nfsstat3 VfsPosix::access(const Cred& /*cred*/, NodeId node, std::uint32_t wante
         Row{is_dir ? std::uint32_t{ACCESS3_LOOKUP} : std::uint32_t{ACCESS3_EXECUTE}, X_OK},
     };
     granted = 0;
+    status = act_as(cred);
+    if (status != NFS3_OK) return status;
     const ProcPath path(pin.fd());
     for (const Row& row : rows) {
         if ((wanted & row.bits) == 0) continue;
@@ -367,7 +378,7 @@ RawEntry read_entry(std::span<const char> list) noexcept {
 
 }  // namespace
 
-nfsstat3 VfsPosix::readdir(const Cred& /*cred*/, const ReadDir& what, DirSink& sink,
+nfsstat3 VfsPosix::readdir(const Cred& cred, const ReadDir& what, DirSink& sink,
                            bool& eof) noexcept {
     eof = false;
     PosixPin pin;
@@ -375,6 +386,7 @@ nfsstat3 VfsPosix::readdir(const Cred& /*cred*/, const ReadDir& what, DirSink& s
     if (status != NFS3_OK) return status;
     Node self{what.dir, {}};
     status = stat_fd(pin.fd(), self.attr);
+    if (status == NFS3_OK) status = act_as(cred);
     if (status != NFS3_OK) return status;
     const UniqueFd fd(::open(ProcPath(pin.fd()).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd) return status_of(errno);

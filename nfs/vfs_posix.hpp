@@ -6,6 +6,7 @@
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "nfs/identity.hpp"
 #include "nfs/posix_files.hpp"
 #include "nfs/posix_handles.hpp"
 #include "nfs/vfs.hpp"
@@ -15,11 +16,12 @@ namespace nfsrdma::nfs {
 struct VfsPosixOptions {
     std::uint64_t fsid = 1;
     std::uint32_t open_files = 1024;  // objects kept open; each holds up to three descriptors
+    // Who callers act as; outlives the backend. nullptr: all as this process.
+    Identity* identity = nullptr;
 };
 
-// A directory tree of the local file system. Runs with the process's own identity (`cred` is passed
-// for the day when workers take it on) and without privilege: handles are opened through
-// PosixHandles.
+// A directory tree of the local file system. Runs as the caller where the process may (Identity),
+// else as the process: without any privilege handles are opened through PosixHandles.
 //
 // Nothing leaves the tree: only single names are ever given to the kernel, relative to the
 // descriptor of a directory that belongs to it, none is followed when it is a symbolic link, ".."
@@ -67,6 +69,12 @@ class VfsPosix final : public Vfs {
     nfsstat3 write_now(const IoFile& file, std::uint64_t offset, std::span<const std::byte> from,
                        std::uint32_t& moved) noexcept override;
 
+    bool blocks(const Cred& cred) const noexcept override {
+        return !in_memory_ || (identity_ != nullptr && !identity_->is_quick(cred));
+    }
+    std::optional<nfsstat3> open_io_at_once(const Cred& cred, NodeId node, IoUse use,
+                                            IoFile& out) noexcept override;
+
     void tidy() noexcept override { files_.close_idle_writers(); }
 
     // Files answer from memory (tmpfs, ramfs): FileOp::in_line.
@@ -92,25 +100,44 @@ class VfsPosix final : public Vfs {
     bool offer_entry(const PosixPin& dir, const Node& self, bool want_node, DirEntry entry,
                      DirSink& sink) noexcept;
     // The directory that a change is made in: pinned, known to be one, its attributes taken before.
-    nfsstat3 enter(const DirName& where, Dir& dir, Wcc& wcc) noexcept;
+    // From here on the thread acts for the caller.
+    nfsstat3 enter(const Cred& cred, const DirName& where, Dir& dir, Wcc& wcc) noexcept;
     void leave(const Dir& dir, Wcc& wcc) noexcept;
 
+    // Finding is this process's work, and the rest is done as the caller: what may have become
+    // itself in between becomes the caller again before it goes on.
+    nfsstat3 act_as(const Cred& cred) noexcept {
+        return identity_ == nullptr ? NFS3_OK : identity_->become(cred);
+    }
+    void act_as_self() noexcept {
+        if (identity_ != nullptr) identity_->become_self();
+    }
+    bool switches() const noexcept { return identity_ != nullptr && identity_->switches(); }
+
     // vfs_posix_change.cpp
-    nfsstat3 create_new(Dir& dir, const CreateHow& how, Node& out) noexcept;
-    nfsstat3 create_existing(Dir& dir, const CreateHow& how, Node& out) noexcept;
-    nfsstat3 finish_new(Dir& dir, const SetAttr& attr, Node& out) noexcept;
-    nfsstat3 apply(PosixFile& file, ftype3 type, const SetAttr& set) noexcept;
-    nfsstat3 apply_size(PosixFile& file, ftype3 type, std::uint64_t size) noexcept;
+    nfsstat3 create_new(const Cred& cred, Dir& dir, const CreateHow& how, Node& out) noexcept;
+    nfsstat3 create_existing(const Cred& cred, Dir& dir, const CreateHow& how, Node& out) noexcept;
+    nfsstat3 finish_new(const Cred& cred, Dir& dir, const SetAttr& attr, Node& out) noexcept;
+    nfsstat3 apply(const Cred& cred, PosixFile& file, ftype3 type, const SetAttr& set) noexcept;
+    nfsstat3 apply_size(const Cred& cred, PosixFile& file, ftype3 type,
+                        std::uint64_t size) noexcept;
     void forget_name(const Node& node, const Dir& dir) noexcept;
     nfsstat3 make_special(Dir& dir, const Attr& like) noexcept;
-    nfsstat3 remove_name(const DirName& what, int flags, Wcc& wcc) noexcept;
+    nfsstat3 remove_name(const Cred& cred, const DirName& what, int flags, Wcc& wcc) noexcept;
 
     // vfs_posix_io.cpp
-    nfsstat3 io_fd(PosixFile& file, IoUse use, int& out) noexcept;
+    nfsstat3 io_fd(const Cred& cred, PosixFile& file, IoUse use, int& out) noexcept;
+    int cached_io_fd(const PosixFile& file, IoUse use) noexcept;
+    nfsstat3 may_use(const Cred& cred, const PosixFile& file, IoUse use) noexcept;
+    bool has_right(const Cred& cred, const PosixFile& file, const Attr& attr, IoUse use) noexcept;
+    void drop_set_id(const PosixFile& file, std::uint32_t mode) noexcept;
+    UniqueFd open_as_caller(const Cred& cred, PosixFile& file, const Attr& attr,
+                            IoUse use) noexcept;
     UniqueFd open_as_owner(PosixFile& file, int flags) noexcept;
 
     const UniqueFd root_fd_;
     const VfsPosixOptions options_;
+    Identity* const identity_;
     NodeId root_;
     std::uint32_t dev_major_ = 0, dev_minor_ = 0;
     bool in_memory_ = false;

@@ -73,19 +73,22 @@ std::uint32_t format_of(ftype3 type) noexcept {
 
 }  // namespace
 
-nfsstat3 VfsPosix::apply_size(PosixFile& file, ftype3 type, std::uint64_t size) noexcept {
+nfsstat3 VfsPosix::apply_size(const Cred& cred, PosixFile& file, ftype3 type,
+                              std::uint64_t size) noexcept {
     if (type != NF3REG) return type == NF3DIR ? NFS3ERR_ISDIR : NFS3ERR_INVAL;
     if (size > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return NFS3ERR_FBIG;
     int fd = -1;
-    const nfsstat3 status = io_fd(file, IoUse::write, fd);
+    nfsstat3 status = io_fd(cred, file, IoUse::write, fd);
+    if (status == NFS3_OK) status = act_as(cred);
     if (status != NFS3_OK) return status;
     return ::ftruncate(fd, static_cast<off_t>(size)) == 0 ? NFS3_OK : status_of(errno);
 }
 
-nfsstat3 VfsPosix::apply(PosixFile& file, ftype3 type, const SetAttr& set) noexcept {
+nfsstat3 VfsPosix::apply(const Cred& cred, PosixFile& file, ftype3 type,
+                         const SetAttr& set) noexcept {
     // The size first: it needs the right to write, and moves the time.
     if (set.size) {
-        const nfsstat3 status = apply_size(file, type, *set.size);
+        const nfsstat3 status = apply_size(cred, file, type, *set.size);
         if (status != NFS3_OK) return status;
     }
     if (set.uid || set.gid) {
@@ -110,7 +113,7 @@ nfsstat3 VfsPosix::apply(PosixFile& file, ftype3 type, const SetAttr& set) noexc
     return NFS3_OK;
 }
 
-nfsstat3 VfsPosix::setattr(const Cred& /*cred*/, NodeId node, const SetAttr& set, const Time* guard,
+nfsstat3 VfsPosix::setattr(const Cred& cred, NodeId node, const SetAttr& set, const Time* guard,
                            Wcc& wcc) noexcept {
     PosixPin pin;
     nfsstat3 status = resolve(node, pin);
@@ -122,14 +125,15 @@ nfsstat3 VfsPosix::setattr(const Cred& /*cred*/, NodeId node, const SetAttr& set
     if (guard != nullptr && *guard != attr.ctime) {
         status = NFS3ERR_NOT_SYNC;
     } else {
-        status = apply(*pin.get(), attr.type, set);
+        status = act_as(cred);
+        if (status == NFS3_OK) status = apply(cred, *pin.get(), attr.type, set);
     }
     if (stat_fd(pin.fd(), attr) == NFS3_OK) wcc.after = attr;
     return status;
 }
 
 // What was just made in `dir`: opened, given the rest of its attributes, learned.
-nfsstat3 VfsPosix::finish_new(Dir& dir, const SetAttr& attr, Node& out) noexcept {
+nfsstat3 VfsPosix::finish_new(const Cred& cred, Dir& dir, const SetAttr& attr, Node& out) noexcept {
     nfsstat3 status = stat_name(dir.pin.fd(), dir.name, out);
     if (status != NFS3_OK) return status;
     PosixPin pin;
@@ -143,18 +147,19 @@ nfsstat3 VfsPosix::finish_new(Dir& dir, const SetAttr& attr, Node& out) noexcept
         rest.mode = (out.attr.mode & ~kPermissions) | (*attr.mode & kPermissions);
     }
     if (out.attr.type == NF3LNK) rest.size.reset();
-    status = apply(*pin.get(), out.attr.type, rest);
+    status = apply(cred, *pin.get(), out.attr.type, rest);
     if (status == NFS3ERR_PERM && (rest.uid || rest.gid)) {
         // Only root may give files away: a new object is the caller's, as everywhere.
         rest.uid.reset();
         rest.gid.reset();
-        status = apply(*pin.get(), out.attr.type, rest);
+        status = apply(cred, *pin.get(), out.attr.type, rest);
     }
     if (status == NFS3_OK) status = stat_fd(pin.fd(), out.attr);
     return status;
 }
 
-nfsstat3 VfsPosix::create_new(Dir& dir, const CreateHow& how, Node& out) noexcept {
+nfsstat3 VfsPosix::create_new(const Cred& cred, Dir& dir, const CreateHow& how,
+                              Node& out) noexcept {
     constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
     constexpr std::uint32_t kExclusiveMode = 0600, kDefaultMode = 0644;
     const bool exclusive = how.mode == EXCLUSIVE;
@@ -168,10 +173,11 @@ nfsstat3 VfsPosix::create_new(Dir& dir, const CreateHow& how, Node& out) noexcep
     if (status == NFS3_OK) status = open_at(dir.pin, dir.name, node.id, pin);
     if (status != NFS3_OK) return status;
     files_.set_io_fd(*pin.get(), true, std::move(fd));
-    return finish_new(dir, exclusive ? attr_of_verifier(how.verifier) : how.attr, out);
+    return finish_new(cred, dir, exclusive ? attr_of_verifier(how.verifier) : how.attr, out);
 }
 
-nfsstat3 VfsPosix::create_existing(Dir& dir, const CreateHow& how, Node& out) noexcept {
+nfsstat3 VfsPosix::create_existing(const Cred& cred, Dir& dir, const CreateHow& how,
+                                   Node& out) noexcept {
     nfsstat3 status = stat_name(dir.pin.fd(), dir.name, out);
     if (status != NFS3_OK) return status;
     if (out.attr.type != NF3REG) return NFS3ERR_EXIST;
@@ -182,39 +188,40 @@ nfsstat3 VfsPosix::create_existing(Dir& dir, const CreateHow& how, Node& out) no
     if (!how.attr.size) return NFS3_OK;
     PosixPin pin;
     status = open_at(dir.pin, dir.name, out.id, pin);
-    if (status == NFS3_OK) status = apply_size(*pin.get(), NF3REG, *how.attr.size);
+    if (status == NFS3_OK) status = apply_size(cred, *pin.get(), NF3REG, *how.attr.size);
     if (status == NFS3_OK) status = stat_fd(pin.fd(), out.attr);
     return status;
 }
 
-nfsstat3 VfsPosix::create(const Cred& /*cred*/, const DirName& where, const CreateHow& how,
-                          Node& out, Wcc& wcc) noexcept {
+nfsstat3 VfsPosix::create(const Cred& cred, const DirName& where, const CreateHow& how, Node& out,
+                          Wcc& wcc) noexcept {
     Dir dir;
-    nfsstat3 status = enter(where, dir, wcc);
+    nfsstat3 status = enter(cred, where, dir, wcc);
     if (status != NFS3_OK) return status;
-    status = create_new(dir, how, out);
-    if (status == NFS3ERR_EXIST && how.mode != GUARDED) status = create_existing(dir, how, out);
+    status = create_new(cred, dir, how, out);
+    if (status == NFS3ERR_EXIST && how.mode != GUARDED)
+        status = create_existing(cred, dir, how, out);
     leave(dir, wcc);
     return status;
 }
 
-nfsstat3 VfsPosix::mkdir(const Cred& /*cred*/, const DirName& where, const SetAttr& attr, Node& out,
+nfsstat3 VfsPosix::mkdir(const Cred& cred, const DirName& where, const SetAttr& attr, Node& out,
                          Wcc& wcc) noexcept {
     constexpr std::uint32_t kDefaultMode = 0755;
     Dir dir;
-    nfsstat3 status = enter(where, dir, wcc);
+    nfsstat3 status = enter(cred, where, dir, wcc);
     if (status != NFS3_OK) return status;
     const std::uint32_t mode = attr.mode.value_or(kDefaultMode) & kModeBits;
-    status = ::mkdirat(dir.pin.fd(), dir.name, mode) == 0 ? finish_new(dir, attr, out)
+    status = ::mkdirat(dir.pin.fd(), dir.name, mode) == 0 ? finish_new(cred, dir, attr, out)
                                                           : status_of(errno);
     leave(dir, wcc);
     return status;
 }
 
-nfsstat3 VfsPosix::symlink(const Cred& /*cred*/, const DirName& where, std::string_view text,
-                           Node& out, Wcc& wcc) noexcept {
+nfsstat3 VfsPosix::symlink(const Cred& cred, const DirName& where, std::string_view text, Node& out,
+                           Wcc& wcc) noexcept {
     Dir dir;
-    nfsstat3 status = enter(where, dir, wcc);
+    nfsstat3 status = enter(cred, where, dir, wcc);
     if (status != NFS3_OK) return status;
     const std::string target(text);
     if (target.empty()) {
@@ -222,7 +229,7 @@ nfsstat3 VfsPosix::symlink(const Cred& /*cred*/, const DirName& where, std::stri
     } else if (::symlinkat(target.c_str(), dir.pin.fd(), dir.name) != 0) {
         status = status_of(errno);
     } else {
-        status = finish_new(dir, SetAttr{}, out);
+        status = finish_new(cred, dir, SetAttr{}, out);
     }
     leave(dir, wcc);
     return status;
@@ -236,15 +243,15 @@ nfsstat3 VfsPosix::make_special(Dir& dir, const Attr& like) noexcept {
     return ::mknodat(dir.pin.fd(), dir.name, mode, device) == 0 ? NFS3_OK : status_of(errno);
 }
 
-nfsstat3 VfsPosix::mknod(const Cred& /*cred*/, const DirName& where, const Attr& like, Node& out,
+nfsstat3 VfsPosix::mknod(const Cred& cred, const DirName& where, const Attr& like, Node& out,
                          Wcc& wcc) noexcept {
     Dir dir;
-    nfsstat3 status = enter(where, dir, wcc);
+    nfsstat3 status = enter(cred, where, dir, wcc);
     if (status != NFS3_OK) return status;
     status = make_special(dir, like);
     SetAttr attr;
     attr.mode = like.mode;
-    if (status == NFS3_OK) status = finish_new(dir, attr, out);
+    if (status == NFS3_OK) status = finish_new(cred, dir, attr, out);
     leave(dir, wcc);
     return status;
 }
@@ -258,9 +265,10 @@ void VfsPosix::forget_name(const Node& node, const Dir& dir) noexcept {
     files_.drop(node.id.fileid);
 }
 
-nfsstat3 VfsPosix::remove_name(const DirName& what, int flags, Wcc& wcc) noexcept {
+nfsstat3 VfsPosix::remove_name(const Cred& cred, const DirName& what, int flags,
+                               Wcc& wcc) noexcept {
     Dir dir;
-    nfsstat3 status = enter(what, dir, wcc);
+    nfsstat3 status = enter(cred, what, dir, wcc);
     if (status != NFS3_OK) return status;
     Node node;
     const bool known = stat_name(dir.pin.fd(), dir.name, node) == NFS3_OK;
@@ -276,19 +284,19 @@ nfsstat3 VfsPosix::remove_name(const DirName& what, int flags, Wcc& wcc) noexcep
     return status;
 }
 
-nfsstat3 VfsPosix::remove(const Cred& /*cred*/, const DirName& what, Wcc& wcc) noexcept {
-    return remove_name(what, 0, wcc);
+nfsstat3 VfsPosix::remove(const Cred& cred, const DirName& what, Wcc& wcc) noexcept {
+    return remove_name(cred, what, 0, wcc);
 }
 
-nfsstat3 VfsPosix::rmdir(const Cred& /*cred*/, const DirName& what, Wcc& wcc) noexcept {
-    return remove_name(what, AT_REMOVEDIR, wcc);
+nfsstat3 VfsPosix::rmdir(const Cred& cred, const DirName& what, Wcc& wcc) noexcept {
+    return remove_name(cred, what, AT_REMOVEDIR, wcc);
 }
 
-nfsstat3 VfsPosix::rename(const Cred& /*cred*/, const DirName& from, const DirName& to,
-                          Wcc& from_wcc, Wcc& to_wcc) noexcept {
+nfsstat3 VfsPosix::rename(const Cred& cred, const DirName& from, const DirName& to, Wcc& from_wcc,
+                          Wcc& to_wcc) noexcept {
     Dir source, target;
-    nfsstat3 status = enter(from, source, from_wcc);
-    const nfsstat3 to_status = enter(to, target, to_wcc);
+    nfsstat3 status = enter(cred, from, source, from_wcc);
+    const nfsstat3 to_status = enter(cred, to, target, to_wcc);
     if (status == NFS3_OK) status = to_status;
     if (status != NFS3_OK) return status;
     Node node, old;
@@ -307,13 +315,13 @@ nfsstat3 VfsPosix::rename(const Cred& /*cred*/, const DirName& from, const DirNa
     return status;
 }
 
-nfsstat3 VfsPosix::link(const Cred& /*cred*/, NodeId file, const DirName& where,
-                        Wcc& wcc) noexcept {
+nfsstat3 VfsPosix::link(const Cred& cred, NodeId file, const DirName& where, Wcc& wcc) noexcept {
     Dir dir;
-    nfsstat3 status = enter(where, dir, wcc);
+    nfsstat3 status = enter(cred, where, dir, wcc);
     if (status != NFS3_OK) return status;
     PosixPin pin;
     status = resolve(file, pin);
+    if (status == NFS3_OK) status = act_as(cred);
     if (status == NFS3_OK) {
         const ProcPath path(pin.fd());
         if (::linkat(AT_FDCWD, path.c_str(), dir.pin.fd(), dir.name, AT_SYMLINK_FOLLOW) == 0) {
