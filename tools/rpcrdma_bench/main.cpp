@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "tools/rpcrdma_bench/nfs_ops.hpp"
 #include "tools/rpcrdma_bench/ratios.hpp"
 
 namespace {
@@ -18,14 +19,21 @@ int run(int argc, char** argv) {
     app.require_subcommand(1);
     nfsrdma::bench::RatioOptions options;
     bool smoke = false;
-    CLI::App* ratios = app.add_subcommand("ratios", "every ratio and counter, in one run");
-    ratios->add_flag("--json", options.json, "one JSON object a line");
-    ratios->add_flag("--smoke", smoke, "few and short pairs: shows that it runs, not how fast");
-    ratios->add_option("--pairs", options.pairs.pairs, "pairs of each ratio")
-        ->check(CLI::Range(1, 101));
-    ratios->add_option("--seconds", options.pairs.seconds, "of each side of a pair")
-        ->check(CLI::Range(0.05, 60.0));
-    ratios->add_option("--only", options.only, "these rows alone")->delimiter(',');
+    const auto declare = [&](const char* name, const char* help) {
+        CLI::App* command = app.add_subcommand(name, help);
+        command->add_flag("--json", options.json, "one JSON object a line");
+        command->add_flag("--smoke", smoke,
+                          "few and short pairs: shows that it runs, not how fast");
+        command->add_option("--pairs", options.pairs.pairs, "pairs of each row")
+            ->check(CLI::Range(1, 101));
+        command->add_option("--seconds", options.pairs.seconds, "of each side of a pair")
+            ->check(CLI::Range(0.05, 60.0));
+        command->add_option("--only", options.only, "these rows alone")->delimiter(',');
+        return command;
+    };
+    declare("ratios", "every ratio and counter, in one run");
+    const CLI::App* ops =
+        declare("nfs_ops", "NFS operations per second, beside the same by system calls");
     std::string role, address;
     CLI::App* child = app.add_subcommand("role", "a child process of `ratios`")->group("");
     child->add_option("role", role)->required();
@@ -42,7 +50,7 @@ int run(int argc, char** argv) {
         return status < 0 ? 2 : status;
     }
     if (smoke) options.pairs = {1, 0.1};
-    return nfsrdma::bench::run_ratios(options);
+    return *ops ? nfsrdma::bench::run_nfs_ops(options) : nfsrdma::bench::run_ratios(options);
 }
 
 }  // namespace

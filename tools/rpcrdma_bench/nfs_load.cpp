@@ -153,6 +153,7 @@ bool NfsLoad::start(Slot& slot) {
     call.res = &slot.res;
     call.result_room = {};
     if (next_offset_ + bytes_ > file_bytes_) next_offset_ = 0;
+    if (random_ && bytes_ > 0) next_offset_ = prng_.below(file_bytes_ / bytes_) * bytes_;
     nfs_fh3 file{};
     file.data.data_len = static_cast<unsigned>(handle_.size());
     file.data.data_val = handle_.data();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/loop.hpp"
+#include "base/prng.hpp"
 #include "base/result.hpp"
 #include "nfs/nfs3_types.hpp"
 #include "sunrpc/clnt.hpp"
@@ -34,7 +35,7 @@ class NfsLoad {
     NfsLoad& operator=(const NfsLoad&) = delete;
 
     // Calls per second of `op` with `bytes` each and `depth` in flight, over about `seconds`;
-    // negative after a failure. Offsets walk through `file_bytes`.
+    // negative after a failure. Offsets walk through `file_bytes`, or are drawn from them.
     double rate(NfsOp op, std::uint32_t bytes, std::uint32_t depth, double seconds);
     // Exactly `calls` calls; `at_call` runs as each of them completes. False on failure.
     bool run(NfsOp op, std::uint32_t bytes, std::uint32_t depth, std::uint64_t calls,
@@ -46,7 +47,10 @@ class NfsLoad {
     const pools::IoCounters& io_counters() const { return transport_->io_counters(); }
     const sunrpc::ClntCounters& clnt_counters() const { return nfs_->counters(); }
     verbs::Device& device() { return *device_; }
+    sunrpc::Xprt& xprt() { return *transport_; }
     void set_file_bytes(std::uint64_t bytes) { file_bytes_ = bytes; }
+    // Offsets from now on: any multiple of the size, instead of one after the other.
+    void set_random_offsets(bool random) { random_ = random; }
 
   private:
     struct Slot;
@@ -70,7 +74,8 @@ class NfsLoad {
     std::uint64_t file_bytes_ = 64u << 20, next_offset_ = 0;
     std::uint64_t to_start_ = 0, done_ = 0, deadline_ns_ = 0;
     std::uint32_t running_ = 0;
-    bool failed_ = false;
+    bool failed_ = false, random_ = false;
+    Prng prng_{1};
     void (*at_call_)(void*, std::uint64_t) = nullptr;
     void* at_call_arg_ = nullptr;
 };
