@@ -8,6 +8,14 @@ namespace {
 
 constexpr std::uint32_t kNoId = std::numeric_limits<std::uint32_t>::max();
 
+constexpr unsigned kMappedBits = 96;  // before an IPv4 address in its mapped form
+
+bool is_mapped(const std::array<std::byte, 16>& address) noexcept {
+    constexpr std::array<std::uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return std::equal(kPrefix.begin(), kPrefix.end(), address.begin(),
+                      [](std::uint8_t a, std::byte b) { return std::byte{a} == b; });
+}
+
 char lower(char c) noexcept {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
@@ -66,6 +74,15 @@ bool name_matches(std::string_view pattern, std::string_view name) noexcept {
     }
 }
 
+std::string normal_export_name(std::string_view name) {
+    std::string out = "/";
+    for (const char c : name) {
+        if (c != '/' || out.back() != '/') out.push_back(c);
+    }
+    if (out.size() > 1 && out.back() == '/') out.pop_back();
+    return out;
+}
+
 Cred squashed(const Cred& caller, const ClientOptions& options) noexcept {
     Cred out;
     out.known = true;
@@ -87,6 +104,7 @@ Cred squashed(const Cred& caller, const ClientOptions& options) noexcept {
 }
 
 bool HostPattern::Network::holds(const std::array<std::byte, 16>& other) const noexcept {
+    if (prefix < kMappedBits && is_mapped(other)) return false;
     std::size_t i = 0;
     unsigned left = std::min<unsigned>(prefix, 128);
     for (; left >= 8; left -= 8, ++i) {

@@ -46,6 +46,7 @@ struct HostPattern {
     struct Network {
         std::array<std::byte, 16> address{};
         std::uint8_t prefix = 128;  // bits
+        // An IPv6 network holds no IPv4 addresses: those of "::/0" are not among its own.
         bool holds(const std::array<std::byte, 16>& other) const noexcept;
     };
     Kind kind = Kind::any;
@@ -69,6 +70,9 @@ struct ExportRules {
     const ClientRule* find(const SockAddr& peer, const std::vector<std::string>* names,
                            bool& need_names) const noexcept;
 };
+
+// "a//b/" -> "/a/b"; "" and "/" -> "/".
+std::string normal_export_name(std::string_view name);
 
 // "*.example.org" and the like: '*', '?' and "[...]"; they match dots as well, as in exports(5), so
 // that a.b.example.org is one of these. Case does not matter.

@@ -13,6 +13,7 @@ namespace nfsrdma::nfs {
 namespace {
 
 constexpr std::size_t kPathMax = 1024;  // MNTPATHLEN
+constexpr std::uint64_t kNamePatienceNs = 5 * kNsPerSec;
 constexpr std::uint32_t kListLimit = kMountListBytes - 64;
 
 mountstat3 to_mount_status(nfsstat3 status) noexcept {
@@ -50,10 +51,11 @@ mountstat3 to_mount_status(nfsstat3 status) noexcept {
         case NFS3ERR_BAD_COOKIE:
         case NFS3ERR_NOTSUPP:
         case NFS3ERR_TOOSMALL:
-        case NFS3ERR_SERVERFAULT:
         case NFS3ERR_BADTYPE:
-        case NFS3ERR_JUKEBOX:
             return MNT3ERR_IO;
+        case NFS3ERR_SERVERFAULT:
+        case NFS3ERR_JUKEBOX:
+            return MNT3ERR_SERVERFAULT;
     }
     return MNT3ERR_IO;
 }
@@ -112,6 +114,10 @@ nfsstat3 mount_path(sunrpc::SvcCall& call, const char* text, std::string& path,
     if (found.exported == nullptr) return NFS3ERR_NOENT;
     ClientOptions options;
     nfsstat3 status = admit(call, *found.exported, options);
+    if (status == NFS3ERR_JUKEBOX) {  // this runs on a helper thread, which may wait
+        server_of(call).host_names().wait(call.rqst->xprt->peer(), kNamePatienceNs);
+        status = admit(call, *found.exported, options);
+    }
     if (status != NFS3_OK) return status;
     found.id = found.vfs().root();
     found.cred = squashed(cred_of(call), options);
@@ -177,22 +183,51 @@ void on_dump(sunrpc::SvcCall& call) noexcept {
     call.reply();
 }
 
-void on_export(sunrpc::SvcCall& call) noexcept {
-    std::vector<std::string> names;
+// One export with whom it is for, in memory of its own.
+struct Listed {
+    std::string name;
+    std::vector<std::string> hosts;
+    std::vector<mountgroup3> groups;
+};
+
+std::vector<Listed> list_exports(const Server& server) {
+    std::vector<Listed> out;
     std::uint32_t bytes = 0;
-    for (const auto& entry : server_of(call).exports()) {
-        bytes += 8 + text_bytes(entry->name);
+    for (const auto& entry : server.exports()) {
+        bytes += 12 + text_bytes(entry->name);
         if (bytes > kListLimit) break;
-        names.push_back(entry->name);
+        Listed listed;
+        listed.name = entry->name;
+        for (const ClientRule& rule : entry->rules.clients) {
+            bytes += 4 + text_bytes(rule.host.text);
+            if (bytes > kListLimit) break;
+            listed.hosts.push_back(rule.host.text);
+        }
+        out.push_back(std::move(listed));
     }
+    return out;
+}
+
+void on_export(sunrpc::SvcCall& call) noexcept {
+    std::vector<Listed> exports = list_exports(server_of(call));
     std::vector<mountexport3> list;
-    list.reserve(names.size());
-    for (std::string& name : names)
-        list.push_back({name.data(), nullptr, nullptr});
+    for (Listed& listed : exports) {
+        for (std::string& host : listed.hosts)
+            listed.groups.push_back({host.data(), nullptr});
+        for (std::size_t i = 0; i + 1 < listed.groups.size(); ++i)
+            listed.groups[i].gr_next = &listed.groups[i + 1];
+        mountgroup3* const first = listed.groups.empty() ? nullptr : listed.groups.data();
+        list.push_back({listed.name.data(), first, nullptr});
+    }
     for (std::size_t i = 0; i + 1 < list.size(); ++i)
         list[i].ex_next = &list[i + 1];
     res_of<mountexports3>(call).entries = list.empty() ? nullptr : list.data();
     call.reply();
+}
+
+// It walks a path, and may wait for the caller's host name.
+bool mnt_may_block(sunrpc::SvcCall& /*call*/) noexcept {
+    return true;
 }
 
 void preset_path(void* args, std::span<std::byte> room) noexcept {
@@ -208,6 +243,7 @@ std::array<sunrpc::SvcProcedure, 6> make_procedures() noexcept {
         out[i].info = mount3_procs()[i];
         out[i].handle = kHandles[i];
         out[i].has_status = i == MOUNTPROC3_MNT;
+        if (i == MOUNTPROC3_MNT) out[i].may_block = mnt_may_block;
         out[i].preset = out[i].info.args_size == 0 ? preset_nothing : preset_path;
     }
     return out;

@@ -21,7 +21,13 @@ bool port_passes(const sunrpc::SvcXprt& xprt, const ClientOptions& options) noex
 nfsstat3 admit(sunrpc::SvcCall& call, const Export& exported, ClientOptions& out) noexcept {
     const sunrpc::SvcXprt& xprt = *call.rqst->xprt;
     bool need_names = false;
-    const ClientRule* const rule = exported.rules.find(xprt.peer(), nullptr, need_names);
+    const ClientRule* rule = exported.rules.find(xprt.peer(), nullptr, need_names);
+    std::shared_ptr<const HostNames::Names> names;
+    if (need_names) {
+        names = server_of(call).host_names().find(xprt.peer());
+        if (names == nullptr) return NFS3ERR_JUKEBOX;
+        rule = exported.rules.find(xprt.peer(), names.get(), need_names);
+    }
     if (rule == nullptr || !port_passes(xprt, rule->options)) return NFS3ERR_ACCES;
     out = rule->options;
     return NFS3_OK;

@@ -10,14 +10,15 @@
 
 namespace nfsrdma::nfs {
 
-std::string normal_export_name(std::string_view name) {
-    std::string out = "/";
-    for (const char c : name) {
-        if (c != '/' || out.back() != '/') out.push_back(c);
-    }
-    if (out.size() > 1 && out.back() == '/') out.pop_back();
-    return out;
+namespace {
+
+bool has_id(const ExportList& list, std::uint32_t id) noexcept {
+    return std::ranges::any_of(list, [&](const auto& entry) { return entry->id == id; });
 }
+
+constexpr Error kSameExport{Errc::invalid_argument, 0, "two exports have the same name or fsid"};
+
+}  // namespace
 
 Server::Server() {
     // Differs from that of every earlier start, even within one second.
@@ -30,23 +31,43 @@ Server::Server() {
 
 Server::~Server() = default;
 
+Result<std::shared_ptr<const Export>> Server::make_export(ExportParts parts) const {
+    if (parts.name.empty()) return Error{Errc::invalid_argument, 0, "an export needs a name"};
+    auto entry = std::make_shared<Export>();
+    entry->name = normal_export_name(parts.name);
+    entry->id = export_id_of(entry->name);
+    if (!parts.fsid.empty()) {
+        NR_TRY_ASSIGN(entry->id, export_id_of_fsid(parts.fsid));
+    }
+    entry->vfs = std::move(parts.vfs);
+    entry->key = &handle_key_;
+    entry->rules = std::move(parts.rules);
+    return std::shared_ptr<const Export>(std::move(entry));
+}
+
 Result<void> Server::add_export(std::string_view name, std::shared_ptr<Vfs> vfs,
                                 ExportRules rules) {
-    if (name.empty()) return Error{Errc::invalid_argument, 0, "an export needs a name"};
-    auto entry = std::make_shared<Export>();
-    entry->name = normal_export_name(name);
-    entry->id = export_id_of(entry->name);
-    entry->vfs = std::move(vfs);
-    entry->key = &handle_key_;
-    entry->rules = std::move(rules);
+    NR_TRY_ASSIGN(std::shared_ptr<const Export> entry,
+                  make_export({std::string(name), std::move(vfs), std::move(rules), {}}));
     const std::unique_lock lock(exports_mutex_);
-    for (const auto& other : exports_) {
-        if (other->id == entry->id) {
-            return Error{Errc::invalid_argument, 0, "two exports have the same name"};
-        }
-    }
+    if (has_id(exports_, entry->id)) return kSameExport;
     exports_.push_back(std::move(entry));
     return {};
+}
+
+Result<void> Server::set_exports(std::vector<ExportParts> parts) {
+    ExportList list;
+    for (ExportParts& each : parts) {
+        NR_TRY_ASSIGN(std::shared_ptr<const Export> entry, make_export(std::move(each)));
+        if (has_id(list, entry->id)) return kSameExport;
+        list.push_back(std::move(entry));
+    }
+    {
+        const std::unique_lock lock(exports_mutex_);
+        exports_.swap(list);
+    }
+    host_names_.forget_all();
+    return {};  // what only the old list held goes here, and not under the lock
 }
 
 void Server::add_to(sunrpc::SvcDispatcher& dispatcher) noexcept {

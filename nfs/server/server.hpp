@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "nfs/exports.hpp"
+#include "nfs/host_names.hpp"
 #include "nfs/vfs.hpp"
 #include "sunrpc/svc.hpp"
 
@@ -26,6 +27,14 @@ struct Export {
 // keeps it alive.
 using ExportList = std::vector<std::shared_ptr<const Export>>;
 
+// What an export is made of.
+struct ExportParts {
+    std::string name;
+    std::shared_ptr<Vfs> vfs;
+    ExportRules rules = ExportRules::open();
+    std::string fsid;  // with it the handles hang on this and not on the name
+};
+
 // One row of MOUNT's DUMP: who said that it mounted what. Told by clients, and so only informative.
 struct MountEntry {
     std::string host, directory;
@@ -41,9 +50,12 @@ class Server {
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
-    // Errc::invalid_argument: no name, or one that is exported already. Any thread.
+    // Errc::invalid_argument: no name, or one (or an fsid) that is exported already. Any thread.
     Result<void> add_export(std::string_view name, std::shared_ptr<Vfs> vfs,
                             ExportRules rules = ExportRules::open());
+    // All exports anew, as add_export; on an error the old ones stay. Calls under way keep theirs;
+    // handles of an export that is no more are stale, of one that is still there they are not.
+    Result<void> set_exports(std::vector<ExportParts> parts);
     // Of all handles; a random one until set. Before the first export is added.
     void set_handle_key(const HandleKey& key) noexcept { handle_key_ = key; }
     const HandleKey& handle_key() const noexcept { return handle_key_; }
@@ -56,6 +68,8 @@ class Server {
     // Every second or so, by one thread.
     void tidy() noexcept;
 
+    // Of peers, for rules about names.
+    HostNames& host_names() noexcept { return host_names_; }
     // The list of mounts. Any thread.
     void note_mount(std::string_view host, std::string_view directory);
     void note_unmount(std::string_view host, std::string_view directory);
@@ -65,15 +79,14 @@ class Server {
     static constexpr std::size_t kMountsMax = 1024;  // the oldest are forgotten
 
   private:
+    Result<std::shared_ptr<const Export>> make_export(ExportParts parts) const;
     HandleKey handle_key_ = HandleKey::random();
     mutable std::shared_mutex exports_mutex_;
     ExportList exports_;
+    HostNames host_names_;
     std::array<char, 8> write_verifier_{};
     mutable std::mutex mounts_mutex_;
     std::vector<MountEntry> mounts_;
 };
-
-// "a//b/" -> "/a/b"; "" and "/" -> "/".
-std::string normal_export_name(std::string_view name);
 
 }  // namespace nfsrdma::nfs

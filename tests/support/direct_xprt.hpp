@@ -114,7 +114,12 @@ class DirectSvcXprt final : public sunrpc::SvcXprt {
 
     Loop& loop() noexcept override { return client_.loop(); }
     const SockAddr& peer() const noexcept override { return peer_; }
-    const char* netid() const noexcept override { return "rdma"; }
+    const char* netid() const noexcept override { return netid_; }
+    // As if the connection were another's from now on.
+    void set_peer(const SockAddr& peer, const char* netid = "rdma") noexcept {
+        peer_ = peer;
+        netid_ = netid;
+    }
     std::uint32_t max_payload() const noexcept override { return client_.options_.max_payload; }
     Result<std::span<std::byte>> get_result_payload(sunrpc::SvcRqst& rqst,
                                                     std::uint32_t bytes) noexcept override;
@@ -140,6 +145,7 @@ class DirectSvcXprt final : public sunrpc::SvcXprt {
     DirectXprt& client_;
     sunrpc::Service& service_;
     SockAddr peer_;
+    const char* netid_ = "rdma";
     std::vector<std::unique_ptr<Request>> requests_;
     bool dry_ = false;
 };

@@ -4,14 +4,16 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
-#include "nfs/vfs_posix.hpp"
+#include "nfs/identity.hpp"
+#include "tools/nfsrdmad/export_set.hpp"
+#include "tools/nfsrdmad/notify.hpp"
 #include "tools/nfsrdmad/options.hpp"
 #include "tools/nfsrdmad/stats.hpp"
 #include "tools/nfsrdmad/worker.hpp"
@@ -24,7 +26,7 @@ namespace soft = verbs::softroce;
 
 constexpr std::uint64_t kGraceNs = 2 * kNsPerSec;
 constexpr std::time_t kTidySeconds = 2;
-constexpr rlim_t kFilesWanted = 16384, kFilesReserved = 256;
+constexpr int kFailed = 1, kBadConfig = 2;  // exit status
 
 int complain(const std::string& what, const Error& error) {
     const std::string why = error.code == Errc::system && error.sys != 0
@@ -34,48 +36,45 @@ int complain(const std::string& what, const Error& error) {
     return 1;
 }
 
-// Objects that each export may keep open, from the process's limit of descriptors, which is raised
-// as far as allowed.
-std::uint32_t open_files_each(std::size_t exports) {
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 64;
-    const rlim_t wanted = std::min(limit.rlim_max, kFilesWanted);
-    if (limit.rlim_cur < wanted) {
-        limit.rlim_cur = wanted;
-        if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
+// What went wrong, or may be, with the exports.
+void tell(const nfs::ExportIssues& issues, bool at_start) {
+    for (const std::string& text : issues.notes)
+        log::debug("{}", text);
+    for (const std::string& text : issues.warnings)
+        log::warn("{}", text);
+    for (const std::string& text : issues.errors) {
+        if (at_start) {
+            static_cast<void>(std::fprintf(stderr, "nfsrdmad: %s\n", text.c_str()));
+        } else {
+            log::error("{}", text);
+        }
     }
-    const rlim_t usable =
-        limit.rlim_cur > 2 * kFilesReserved ? limit.rlim_cur - kFilesReserved : limit.rlim_cur / 2;
-    constexpr rlim_t kDescriptorsEach = 3;
-    return static_cast<std::uint32_t>(
-        std::clamp<rlim_t>(usable / kDescriptorsEach / exports, 16, 4096));
 }
 
-bool add_exports(const Options& options, nfs::Server& server) {
-    nfs::VfsPosixOptions posix;
-    posix.open_files = open_files_each(options.exports.size());
-    for (const ExportOption& entry : options.exports) {
-        posix.fsid = nfs::export_id_of(nfs::normal_export_name(entry.name));
-        auto vfs = nfs::VfsPosix::create(entry.path, posix);
-        if (!vfs) return complain("cannot export " + entry.path, vfs.error()) == 0;
-        const Result<void> added = server.add_export(entry.name, *std::move(vfs));
-        if (!added) return complain("cannot export " + entry.path, added.error()) == 0;
+int status_of(LoadStatus status) {
+    switch (status) {
+        case LoadStatus::ok:
+            return 0;
+        case LoadStatus::bad_config:
+            return kBadConfig;
+        case LoadStatus::bad_directory:
+            return kFailed;
     }
-    return true;
+    return kFailed;
 }
 
-std::string names_of(const nfs::Server& server) {
-    std::string out;
-    for (const auto& entry : server.exports()) {
-        if (!out.empty()) out += ", ";
-        out += entry->name;
-    }
+nfs::IdentityOptions identity_options(const Options& options) {
+    nfs::IdentityOptions out;
+    out.manage_gids = options.manage_gids;
     return out;
 }
 
 class Daemon {
   public:
-    explicit Daemon(const Options& options) : options_(options) {}
+    explicit Daemon(const Options& options)
+        : options_(options),
+          identity_(identity_options(options), clock_),
+          exports_(options, posix_options(identity_)) {}
     ~Daemon() {
         workers_joined();
         // Listeners before devices, devices before loops.
@@ -87,17 +86,19 @@ class Daemon {
     Daemon& operator=(const Daemon&) = delete;
 
     int run() {
-        if (!add_exports(options_, server_) || !make_loops() || !make_devices() || !listen()) {
-            return 1;
-        }
+        nfs::ExportIssues issues;
+        const LoadStatus loaded = exports_.load(server_, issues);
+        tell(issues, true);
+        if (loaded != LoadStatus::ok) return status_of(loaded);
+        if (!make_loops() || !make_devices() || !listen()) return kFailed;
         for (auto& worker : workers_)
             worker->start();
-        static_cast<void>(std::printf("nfsrdmad: serving %s on %s (softroce, %u %s)\n",
-                                      names_of(server_).c_str(),
-                                      workers_.front()->local().to_string().c_str(), options_.loops,
-                                      options_.loops == 1 ? "loop" : "loops"));
+        const std::string line = describe();
+        static_cast<void>(std::printf("nfsrdmad: %s\n", line.c_str()));
         static_cast<void>(std::fflush(stdout));
+        notify_.ready(line);
         wait_for_end();
+        notify_.stopping();
         const bool in_order = end();
         workers_joined();
         write_stats();
@@ -105,6 +106,23 @@ class Daemon {
     }
 
   private:
+    static nfs::VfsPosixOptions posix_options(nfs::Identity& identity) {
+        nfs::VfsPosixOptions posix;
+        posix.identity = &identity;
+        return posix;
+    }
+
+    // Address, device, exports, limits and identity, in one line.
+    std::string describe() const {
+        const svcrdma::ServerOptions limits;
+        const std::string loops = std::to_string(options_.loops);
+        return "serving " + summary(server_) + " on " + workers_.front()->local().to_string() +
+               " (softroce, " + loops + (options_.loops == 1 ? " loop" : " loops") + "; up to " +
+               std::to_string(limits.connections_max * options_.loops) + " connections of " +
+               std::to_string(limits.demand.credits) + " calls of " +
+               std::to_string(limits.demand.max_payload >> 10) + " KiB); " + identity_.describe();
+    }
+
     void workers_joined() {
         for (auto& worker : workers_)
             worker->join();
@@ -160,8 +178,23 @@ class Daemon {
             const int got = ::sigtimedwait(&signals(), nullptr, &patience);
             if (got == SIGTERM || got == SIGINT) return;
             if (got == SIGUSR1) write_stats();
+            if (got == SIGHUP) reload();
             if (got < 0 && errno == EAGAIN) server_.tidy();
         }
+    }
+
+    // Connections and calls go on meanwhile; a file with errors changes nothing.
+    void reload() {
+        notify_.reloading();
+        nfs::ExportIssues issues;
+        const LoadStatus loaded = exports_.load(server_, issues);
+        tell(issues, false);
+        if (loaded == LoadStatus::ok) {
+            log::info("exports reloaded: {}", summary(server_));
+        } else {
+            log::error("exports not reloaded: those from before stay");
+        }
+        notify_.ready(describe());
     }
 
     // False when a second signal did not let it finish.
@@ -193,7 +226,7 @@ class Daemon {
         static const sigset_t set = [] {
             sigset_t s;
             sigemptyset(&s);
-            for (const int number : {SIGTERM, SIGINT, SIGUSR1})
+            for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGHUP})
                 sigaddset(&s, number);
             return s;
         }();
@@ -202,29 +235,58 @@ class Daemon {
 
   private:
     const Options& options_;
+    const RealClock clock_;
+    const Notify notify_{std::getenv("NOTIFY_SOCKET")};
+    nfs::Identity identity_;
     nfs::Server server_;
+    ExportSet exports_;  // its backends go before the identity that they act by
     std::vector<std::unique_ptr<Worker>> workers_;
     std::unique_ptr<soft::DeviceGroup> devices_;
 };
 
-int run(int argc, const char* const* argv) {
-    Options options;
-    int status = 0;
-    if (!parse_options(argc, argv, options, status)) return status;
-    log::set_level(options.log_level);
-    // Before any thread: all inherit it, and the main thread alone takes them.
-    if (::pthread_sigmask(SIG_BLOCK, &Daemon::signals(), nullptr) != 0) return 1;
-    if (std::signal(SIGPIPE, SIG_IGN) == SIG_ERR) return 1;
-    ::umask(0);  // modes are the clients' business
+// --check: what would be served goes to stdout, what is wrong to stderr.
+int check(const Options& options) {
+    std::vector<nfs::ExportSpec> specs;
+    nfs::ExportIssues issues;
+    const ExportSet exports(options, {});
+    const LoadStatus planned = exports.plan(specs, issues);
+    tell(issues, true);
+    if (planned != LoadStatus::ok) return kBadConfig;
+    const std::string list = listing(specs);
+    static_cast<void>(std::printf("nfsrdmad: would serve on %s (softroce, %u %s):\n%s",
+                                  options.listen.to_string().c_str(), options.loops,
+                                  options.loops == 1 ? "loop" : "loops", list.c_str()));
+    return std::fflush(stdout) == 0 ? 0 : kFailed;
+}
+
+// Whoever reaches the address has what the exports give to everybody.
+void warn_of(const Options& options) {
     if (!options.listen.is_loopback()) {
-        log::warn("serving on {}: whoever reaches this address acts as this process's user",
-                  options.listen.address_to_string());
+        for (const ExportOption& entry : options.exports) {
+            if (entry.has_options) continue;
+            log::warn(
+                "serving on {}: whoever reaches this address acts on {} as this process's user",
+                options.listen.address_to_string(), entry.path);
+        }
     }
     if (options.registration == pools::Registration::fixed) {
         log::warn(
             "--registration static: memory keys stay valid for as long as their connection. "
             "Use it to measure, not to serve.");
     }
+}
+
+int run(int argc, const char* const* argv) {
+    Options options;
+    int status = 0;
+    if (!parse_options(argc, argv, options, status)) return status;
+    log::set_level(options.log_level);
+    if (options.check) return check(options);
+    // Before any thread: all inherit it, and the main thread alone takes them.
+    if (::pthread_sigmask(SIG_BLOCK, &Daemon::signals(), nullptr) != 0) return 1;
+    if (std::signal(SIGPIPE, SIG_IGN) == SIG_ERR) return 1;
+    ::umask(0);  // modes are the clients' business
+    warn_of(options);
     return Daemon(options).run();
 }
 

@@ -20,17 +20,26 @@ std::string absolute_name(const std::string& path) {
 // The words as they are typed.
 struct Words {
     std::vector<std::string> exports;
+    bool foreground = false;
     std::string listen = "127.0.0.1", device = "softroce", loop = "auto", registration = "auto",
                 log_level = "info";
 };
 
 void declare(CLI::App& app, Words& words, Options& out) {
-    app.add_option(
-           "--export", words.exports,
-           "directory to export, as PATH or PATH=NAME (NAME begins with '/'); may be repeated")
-        ->required()
-        ->type_name("PATH[=NAME]")
+    app.add_option("--export", words.exports,
+                   "directory to export, by the name NAME (begins with '/') and with options of "
+                   "exports(5); without options all may change it, as this process's user; may be "
+                   "repeated")
+        ->type_name("PATH[=NAME][:OPTIONS]")
         ->allow_extra_args(false);
+    app.add_option("--exports-file", out.exports_file,
+                   "directories to export in the syntax of exports(5); read again at SIGHUP")
+        ->type_name("FILE");
+    app.add_flag("--check", out.check,
+                 "say what would be served, and end: 0 when all is well, 2 when it is not");
+    app.add_flag("--foreground", words.foreground, "stay in the foreground, as it does anyway");
+    app.add_flag("--manage-gids", out.manage_gids,
+                 "look up the groups of callers here and ignore those that they send");
     app.add_option("--listen", words.listen,
                    "numeric address and port to serve at; loopback only unless told otherwise here")
         ->type_name("ADDR[:PORT]")
@@ -61,6 +70,22 @@ void declare(CLI::App& app, Words& words, Options& out) {
         ->type_name("FILE");
 }
 
+// False when what is wrong has been said.
+bool understand_exports(const Words& words, Options& out) {
+    for (const std::string& text : words.exports) {
+        std::string why;
+        out.exports.push_back(parse_export(text, why));
+        if (why.empty()) continue;
+        static_cast<void>(
+            std::fprintf(stderr, "nfsrdmad: --export %s: %s\n", text.c_str(), why.c_str()));
+        return false;
+    }
+    if (!out.exports.empty() || !out.exports_file.empty()) return true;
+    static_cast<void>(std::fputs(
+        "nfsrdmad: nothing to export: --export PATH or --exports-file FILE is needed\n", stderr));
+    return false;
+}
+
 Result<void> understand(const Words& words, Options& out) {
     static const std::map<std::string, LoopBackend> loops = {{"auto", LoopBackend::automatic},
                                                              {"io_uring", LoopBackend::io_uring},
@@ -73,27 +98,44 @@ Result<void> understand(const Words& words, Options& out) {
     NR_TRY_ASSIGN(out.log_level, log::parse_level(words.log_level));
     out.loop = loops.at(words.loop);
     out.registration = registrations.at(words.registration);
-    for (const std::string& text : words.exports)
-        out.exports.push_back(parse_export(text));
     return {};
 }
 
 }  // namespace
 
-ExportOption parse_export(const std::string& text) {
+ExportOption parse_export(const std::string& text, std::string& why) {
     std::error_code ignored;
-    const std::size_t mark = text.rfind("=/");
-    if (mark != text.npos && mark != 0 && !std::filesystem::exists(text, ignored)) {
-        return {text.substr(0, mark), text.substr(mark + 1)};
+    ExportOption out;
+    out.path = text;
+    if (std::filesystem::exists(text, ignored)) {
+        out.name = absolute_name(text);
+        return out;
     }
-    return {text, absolute_name(text)};
+    const std::size_t colon = text.rfind(':');
+    if (colon != text.npos && colon != 0 && text.find('/', colon) == text.npos) {
+        out.has_options = true;
+        out.path = text.substr(0, colon);
+        std::vector<std::string> without_effect;
+        nfs::parse_client_options(text.substr(colon + 1), out.list, without_effect, why);
+        for (const std::string& note : without_effect)
+            log::debug("--export {}: {}", text, note);
+    }
+    const std::size_t mark = out.path.rfind("=/");
+    if (mark != out.path.npos && mark != 0 && !std::filesystem::exists(out.path, ignored)) {
+        out.name = out.path.substr(mark + 1);
+        out.path.resize(mark);
+    } else {
+        out.name = absolute_name(out.path);
+    }
+    return out;
 }
 
 bool parse_options(int argc, const char* const* argv, Options& out, int& exit_status) {
     CLI::App app("Serves directories by NFSv3 over RPC-over-RDMA.", "nfsrdmad");
     app.footer(
         "Needs no privilege and no RDMA hardware. Prints one line on stdout when it serves;\n"
-        "SIGTERM or SIGINT ends it in order, a second one at once.\n"
+        "SIGTERM or SIGINT ends it in order, a second one at once; SIGHUP reads the exports file\n"
+        "again. man nfsrdmad and man nfsrdma-exports tell the rest.\n"
         "Exit status: 0 ended in order, 1 failed, 2 bad usage.");
     app.set_version_flag("--version", "nfsrdmad " NR_VERSION);
     Words words;
@@ -113,7 +155,8 @@ bool parse_options(int argc, const char* const* argv, Options& out, int& exit_st
         exit_status = kUsage;
         return false;
     }
-    return true;
+    exit_status = kUsage;
+    return understand_exports(words, out);
 }
 
 }  // namespace nfsrdma::nfsrdmad

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "base/loop.hpp"
 #include "base/sock_addr.hpp"
+#include "nfs/exports_file.hpp"
 #include "pools/page_list.hpp"
 
 namespace nfsrdma::nfsrdmad {
@@ -15,10 +16,15 @@ inline constexpr std::uint16_t kNfsRdmaPort = 20049;
 
 struct ExportOption {
     std::string path, name;
+    bool has_options = false;
+    nfs::OptionList list;
 };
 
 struct Options {
     std::vector<ExportOption> exports;
+    std::string exports_file;  // empty: none
+    bool check = false;        // say what would be served, and end
+    bool manage_gids = false;
     SockAddr listen;
     std::uint32_t loops = 1;
     LoopBackend loop = LoopBackend::automatic;
@@ -28,9 +34,10 @@ struct Options {
     std::string stats_file;
 };
 
-// PATH, or PATH=NAME with a NAME that begins with '/'. A directory that has such a name itself is
-// meant as it stands. Without a NAME it is the absolute path.
-ExportOption parse_export(const std::string& text);
+// PATH[=NAME][:OPTIONS] with a NAME that begins with '/'. A directory that has such a name itself
+// is meant as it stands. Without a NAME it is the absolute path. `why` says what is wrong with the
+// options, if anything.
+ExportOption parse_export(const std::string& text, std::string& why);
 
 // What the command line says. False: it is to end with `exit_status` (0 after --help, 2 for bad
 // usage); what there was to say has been printed.
