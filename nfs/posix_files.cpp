@@ -87,6 +87,7 @@ PosixFile* PosixFiles::insert(NodeId id, UniqueFd path_fd) noexcept {
     file.id = id;
     file.path_fd = path_fd.release();
     file.pins = 1;
+    file.checked_ns.store(0, std::memory_order_relaxed);
     PosixFile*& bucket = shard.buckets[bucket_of(shard, id.fileid)];
     file.next_in_bucket = std::exchange(bucket, &file);
     return &file;

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -20,7 +21,8 @@ struct PosixFile : ListHook<> {
     int path_fd = -1, read_fd = -1, write_fd = -1;
     std::uint32_t pins = 0;
     std::uint32_t shard = 0;
-    bool dead = false;  // closed when the last pin goes
+    bool dead = false;                         // closed when the last pin goes
+    std::atomic<std::uint64_t> checked_ns{0};  // when it was inside the export; any thread
     PosixFile* next_in_bucket = nullptr;
 };
 

@@ -1,15 +1,5 @@
-// Finding and describing objects: see vfs_posix_change.cpp for changes and vfs_posix_io.cpp for
-// file IO.
-//
-// Operation. A handle names an object by fileid and generation. Open ones are found in PosixFiles;
-// others are opened name by name from an ancestor that is open, by the places that PosixHandles
-// knows, and what was opened must be the object that the handle names.
-//
-// Ownership. PosixFiles owns every descriptor but the root's; a PosixPin keeps one from being
-// closed.
-//
-// Errors. What cannot be found where it was last seen is NFS3ERR_STALE; the client looks it up
-// anew. A shortage of descriptors is NFS3ERR_JUKEBOX.
+// What is asked of objects without changing them: see vfs_posix_find.cpp for how they are found,
+// vfs_posix_change.cpp for changes and vfs_posix_io.cpp for file IO.
 #include "nfs/vfs_posix.hpp"
 
 #include <algorithm>
@@ -34,81 +24,9 @@
 namespace nfsrdma::nfs {
 namespace {
 
-constexpr std::uint32_t kDepthMax = 4096;  // directories between an object and an open ancestor
-constexpr int kOpenPath = O_PATH | O_NOFOLLOW | O_CLOEXEC;
 constexpr std::size_t kListBytes = std::size_t{32} << 10;
-constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
-
-ftype3 type_of(std::uint32_t mode) noexcept {
-    switch (mode & S_IFMT) {
-        case S_IFDIR:
-            return NF3DIR;
-        case S_IFLNK:
-            return NF3LNK;
-        case S_IFBLK:
-            return NF3BLK;
-        case S_IFCHR:
-            return NF3CHR;
-        case S_IFSOCK:
-            return NF3SOCK;
-        case S_IFIFO:
-            return NF3FIFO;
-        default:
-            return NF3REG;
-    }
-}
-
-Time to_time(const struct statx_timestamp& t) noexcept {
-    return {t.tv_sec, t.tv_nsec};
-}
-
-Attr to_attr(const struct statx& from, std::uint64_t fsid) noexcept {
-    Attr out;
-    out.type = type_of(from.stx_mode);
-    out.mode = from.stx_mode & 07777u;
-    out.nlink = from.stx_nlink;
-    out.uid = from.stx_uid;
-    out.gid = from.stx_gid;
-    out.size = from.stx_size;
-    out.used = from.stx_blocks * 512;
-    out.rdev_major = from.stx_rdev_major;
-    out.rdev_minor = from.stx_rdev_minor;
-    out.fsid = fsid;
-    out.fileid = from.stx_ino;
-    out.atime = to_time(from.stx_atime);
-    out.mtime = to_time(from.stx_mtime);
-    out.ctime = to_time(from.stx_ctime);
-    return out;
-}
-
-std::uint64_t hash_of(std::uint64_t hash, std::span<const unsigned char> bytes) noexcept {
-    for (const unsigned char byte : bytes)
-        hash = (hash ^ byte) * 1099511628211ull;  // FNV-1a
-    return hash;
-}
-
-// The kernel's handle of an object; errno when there is none.
-int kernel_handle(int fd, const char* name, std::uint64_t& hash) noexcept {
-    constexpr std::size_t kBytes = sizeof(struct file_handle) + MAX_HANDLE_SZ;
-    alignas(struct file_handle) std::array<unsigned char, kBytes> room{};
-    auto* handle = static_cast<struct file_handle*>(static_cast<void*>(room.data()));
-    handle->handle_bytes = MAX_HANDLE_SZ;
-    int mount_id = 0;
-    if (::name_to_handle_at(fd, name, handle, &mount_id, *name == '\0' ? AT_EMPTY_PATH : 0) != 0) {
-        return errno;
-    }
-    hash = hash_of(14695981039346656037ull + static_cast<std::uint32_t>(handle->handle_type),
-                   {handle->f_handle, handle->handle_bytes});
-    return 0;
-}
 
 }  // namespace
-
-ProcPath::ProcPath(int fd) noexcept {
-    constexpr std::string_view kPrefix = "/proc/self/fd/";
-    std::memcpy(text, kPrefix.data(), kPrefix.size());
-    *std::to_chars(text + kPrefix.size(), text + sizeof text - 1, fd).ptr = '\0';
-}
 
 Result<std::unique_ptr<VfsPosix>> VfsPosix::create(const std::string& path,
                                                    const VfsPosixOptions& options) {
@@ -123,111 +41,10 @@ VfsPosix::VfsPosix(UniqueFd root_fd, const VfsPosixOptions& options)
     : root_fd_(std::move(root_fd)),
       options_(options),
       identity_(options.identity),
+      handles_(options.places_max),
       files_(options.open_files) {}
 
 VfsPosix::~VfsPosix() = default;
-
-Result<void> VfsPosix::start() {
-    struct statx st {};
-    if (::statx(root_fd_.get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) != 0) {
-        return Error{Errc::system, errno, "stat of the exported directory"};
-    }
-    dev_major_ = st.stx_dev_major;
-    dev_minor_ = st.stx_dev_minor;
-    struct statfs fs {};
-    if (::fstatfs(root_fd_.get(), &fs) != 0) {
-        return Error{Errc::system, errno, "statfs of the exported directory"};
-    }
-    in_memory_ = fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
-    std::uint64_t hash = 0;
-    has_handles_ = kernel_handle(root_fd_.get(), "", hash) == 0;
-    umask_ = ::umask(0);
-    ::umask(umask_);
-    UniqueFd path_fd(::open(ProcPath(root_fd_.get()).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!path_fd) return Error{Errc::system, errno, "open through /proc/self/fd"};
-    Node node;
-    const nfsstat3 status = node_of_fd(path_fd.get(), node);
-    if (status != NFS3_OK) return Error{Errc::system, EIO, "stat of the exported directory"};
-    root_ = node.id;
-    root_pin_ = PosixPin(files_, files_.insert(root_, std::move(path_fd)));
-    return {};
-}
-
-nfsstat3 VfsPosix::stat_at(int fd, const char* name, Attr& out,
-                           std::uint64_t& birth) const noexcept {
-    constexpr int kFlags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
-    struct statx st {};
-    if (::statx(fd, name, kFlags, STATX_BASIC_STATS | STATX_BTIME, &st) != 0) {
-        return status_of(errno);
-    }
-    if (st.stx_dev_major != dev_major_ || st.stx_dev_minor != dev_minor_) return NFS3ERR_XDEV;
-    out = to_attr(st, options_.fsid);
-    birth = 0;
-    if ((st.stx_mask & STATX_BTIME) != 0) {
-        birth =
-            static_cast<std::uint64_t>(st.stx_btime.tv_sec) * kNsPerSecond + st.stx_btime.tv_nsec;
-    }
-    return NFS3_OK;
-}
-
-nfsstat3 VfsPosix::stat_fd(int fd, Attr& out) const noexcept {
-    std::uint64_t birth = 0;
-    const nfsstat3 status = stat_at(fd, "", out, birth);
-    return status == NFS3_OK && out.nlink == 0 ? NFS3ERR_STALE : status;
-}
-
-nfsstat3 VfsPosix::generation(int fd, const char* name, std::uint64_t birth,
-                              std::uint64_t& out) const noexcept {
-    out = birth;
-    return has_handles_ ? status_of(kernel_handle(fd, name, out)) : NFS3_OK;
-}
-
-nfsstat3 VfsPosix::stat_name(int dir_fd, const char* name, Node& out) const noexcept {
-    std::uint64_t birth = 0;
-    const nfsstat3 status = stat_at(dir_fd, name, out.attr, birth);
-    if (status != NFS3_OK) return status;
-    out.id.fileid = out.attr.fileid;
-    return generation(dir_fd, name, birth, out.id.generation);
-}
-
-nfsstat3 VfsPosix::node_of_fd(int fd, Node& out) const noexcept {
-    return stat_name(fd, "", out);
-}
-
-nfsstat3 VfsPosix::open_at(const PosixPin& dir, const char* name, NodeId expected,
-                           PosixPin& out) noexcept {
-    UniqueFd fd(::openat(dir.fd(), name, kOpenPath));
-    if (!fd) return status_of(errno);
-    Node node;
-    const nfsstat3 status = node_of_fd(fd.get(), node);
-    if (status != NFS3_OK) return status;
-    if (node.id != expected) return NFS3ERR_STALE;
-    out = PosixPin(files_, files_.insert(expected, std::move(fd)));
-    return out ? NFS3_OK : NFS3ERR_JUKEBOX;
-}
-
-nfsstat3 VfsPosix::resolve(NodeId node, PosixPin& out, std::uint32_t depth) noexcept {
-    out = PosixPin(files_, files_.pin(node));
-    if (out) return NFS3_OK;
-    act_as_self();  // a handle is good for objects below directories that the caller may not search
-    if (depth > kDepthMax) return NFS3ERR_STALE;
-    std::uint64_t known = 0;
-    const std::vector<PosixHandles::Place> places = handles_.places(node.fileid, known);
-    if (known != node.generation) return NFS3ERR_STALE;
-    for (const PosixHandles::Place& place : places) {
-        NodeId parent{place.parent, 0};
-        if (parent.fileid == root_.fileid) {
-            parent = root_;
-        } else if (!handles_.generation_of(parent.fileid, parent.generation)) {
-            continue;
-        }
-        PosixPin dir;
-        nfsstat3 status = resolve(parent, dir, depth + 1);
-        if (status == NFS3_OK) status = open_at(dir, place.name.c_str(), node, out);
-        if (status == NFS3_OK || status == NFS3ERR_JUKEBOX) return status;
-    }
-    return NFS3ERR_STALE;
-}
 
 nfsstat3 VfsPosix::enter(const Cred& cred, const DirName& where, Dir& dir, Wcc& wcc) noexcept {
     nfsstat3 status = resolve(where.dir, dir.pin);
@@ -238,6 +55,9 @@ nfsstat3 VfsPosix::enter(const Cred& cred, const DirName& where, Dir& dir, Wcc& 
     if (status != NFS3_OK) return status;
     wcc.before = wcc.after = attr;
     if (attr.type != NF3DIR) return NFS3ERR_NOTDIR;
+    // Whoever may rename directories on the server may have moved it out meanwhile.
+    if (!is_inside(*dir.pin.get(), true)) return NFS3ERR_STALE;
+    if (where.name == "." || where.name == "..") return NFS3ERR_INVAL;
     status = dir.set_name(where.name);
     return status == NFS3_OK ? act_as(cred) : status;
 }
@@ -254,24 +74,6 @@ nfsstat3 VfsPosix::getattr(const Cred& /*cred*/, NodeId node, Attr& out) noexcep
     return status == NFS3_OK ? stat_fd(pin.fd(), out) : status;
 }
 
-nfsstat3 VfsPosix::lookup_parent(NodeId dir, Node& out) noexcept {
-    NodeId parent = root_;
-    if (dir != root_ && !handles_.parent_of(dir, parent)) {
-        NodeId above{};  // a child of the root: the root itself has no place in the database
-        std::uint64_t known = 0;
-        const auto places = handles_.places(dir.fileid, known);
-        if (places.empty() || known != dir.generation) return NFS3ERR_STALE;
-        above.fileid = places.front().parent;
-        if (above.fileid != root_.fileid) return NFS3ERR_STALE;
-        parent = root_;
-    }
-    PosixPin pin;
-    const nfsstat3 status = resolve(parent, pin);
-    if (status != NFS3_OK) return status;
-    out.id = parent;
-    return stat_fd(pin.fd(), out.attr);
-}
-
 nfsstat3 VfsPosix::lookup(const Cred& cred, const DirName& what, Node& out) noexcept {
     Dir dir;
     nfsstat3 status = resolve(what.dir, dir.pin);
@@ -286,10 +88,10 @@ nfsstat3 VfsPosix::lookup(const Cred& cred, const DirName& what, Node& out) noex
         // Every name needs the right to search, these too.
         if (::faccessat(dir.pin.fd(), ".", F_OK, AT_EACCESS) != 0) return status_of(errno);
         if (what.name == ".") return NFS3_OK;
-        return lookup_parent(what.dir, out);
+        return lookup_parent(dir.pin, what.dir, out);
     }
     status = stat_name(dir.pin.fd(), dir.name, out);
-    if (status == NFS3_OK) handles_.learn(out.id, what.dir.fileid, what.name);
+    if (status == NFS3_OK) learn(out.id, what.dir, what.name);
     return status;
 }
 
@@ -380,6 +182,12 @@ RawEntry read_entry(std::span<const char> list) noexcept {
 
 nfsstat3 VfsPosix::readdir(const Cred& cred, const ReadDir& what, DirSink& sink,
                            bool& eof) noexcept {
+    const nfsstat3 status = list(cred, what, sink, eof);
+    handles_.flush();
+    return status;
+}
+
+nfsstat3 VfsPosix::list(const Cred& cred, const ReadDir& what, DirSink& sink, bool& eof) noexcept {
     eof = false;
     PosixPin pin;
     nfsstat3 status = resolve(what.dir, pin);
@@ -420,16 +228,15 @@ bool VfsPosix::offer_entry(const PosixPin& dir, const Node& self, bool want_node
     if (entry.name == ".") {
         entry.fileid = self.id.fileid;
         if (want_node) entry.node = &self;
+    } else if (entry.name == ".." && self.id == root_) {
+        entry.fileid = root_.fileid;  // the kernel's number is of a directory outside
     } else if (entry.name == "..") {
-        // The kernel's number would be one outside the export where the directory is the root.
-        NodeId parent = root_;
-        entry.fileid = root_.fileid;
-        if (self.id != root_ && handles_.parent_of(self.id, parent)) entry.fileid = parent.fileid;
+        // The kernel's number will do.
     } else if (want_node && stat_name(dir.fd(), entry.name.data(), node) == NFS3_OK) {
         entry.node = &node;
     }
     if (!sink.add(entry)) return false;
-    if (entry.node == &node) handles_.learn(node.id, self.id.fileid, entry.name);
+    if (entry.node == &node) learn(node.id, self.id, entry.name, true);
     return true;
 }
 

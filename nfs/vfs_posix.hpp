@@ -3,9 +3,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "nfs/handle_journal.hpp"
+#include "nfs/handle_open.hpp"
 #include "nfs/identity.hpp"
 #include "nfs/posix_files.hpp"
 #include "nfs/posix_handles.hpp"
@@ -18,15 +21,25 @@ struct VfsPosixOptions {
     std::uint32_t open_files = 1024;  // objects kept open; each holds up to three descriptors
     // Who callers act as; outlives the backend. nullptr: all as this process.
     Identity* identity = nullptr;
+    // Open by the kernel's handles where that works (CAP_DAC_READ_SEARCH, and a file system that
+    // has them); else, and without, by the places where objects were seen.
+    bool kernel_handles = true;
+    // Where places outlive the process: PATH.base, PATH.N.log and PATH.lock. Empty: nowhere. Not
+    // used with the kernel's handles.
+    std::string places_file;
+    std::size_t places_max = PosixHandles::kCapacity;
+    // For so long an open object is taken to be inside the export still; directories in which
+    // something is changed are looked at each time.
+    std::uint64_t recheck_ns = 100 * kNsPerMs;
 };
 
 // A directory tree of the local file system. Runs as the caller where the process may (Identity),
-// else as the process: without any privilege handles are opened through PosixHandles.
+// else as the process. Handles are opened by the kernel or, without privilege, through
+// PosixHandles.
 //
 // Nothing leaves the tree: only single names are ever given to the kernel, relative to the
-// descriptor of a directory that belongs to it, none is followed when it is a symbolic link, ".."
-// is answered from the handle database, and an object on another file system (a mount point) is
-// refused with NFS3ERR_XDEV.
+// descriptor of a directory that lies inside, none is followed when it is a symbolic link, an
+// object of another mount is refused with NFS3ERR_XDEV, and what was moved out is stale (Subtree).
 class VfsPosix final : public Vfs {
   public:
     // Errc::system: no such directory, not a directory, not readable; no /proc/self/fd.
@@ -75,18 +88,22 @@ class VfsPosix final : public Vfs {
     std::optional<nfsstat3> open_io_at_once(const Cred& cred, NodeId node, IoUse use,
                                             IoFile& out) noexcept override;
 
-    void tidy() noexcept override { files_.close_idle_writers(); }
+    void tidy() noexcept override;
 
     // Files answer from memory (tmpfs, ramfs): FileOp::in_line.
     bool in_memory() const noexcept { return in_memory_; }
     const PosixHandles& handles() const noexcept { return handles_; }
+    // What a handle is opened by that is not open: "the kernel's handles", "the state directory" or
+    // "memory".
+    const char* handles_by() const noexcept;
+    bool survives_restart() const noexcept { return by_kernel_ || journal_ != nullptr; }
 
   private:
     struct Dir;
     VfsPosix(UniqueFd root_fd, const VfsPosixOptions& options);
     Result<void> start();
 
-    // vfs_posix.cpp: finding objects.
+    // vfs_posix_find.cpp
     nfsstat3 resolve(NodeId node, PosixPin& out, std::uint32_t depth = 0) noexcept;
     nfsstat3 open_at(const PosixPin& dir, const char* name, NodeId expected,
                      PosixPin& out) noexcept;
@@ -94,9 +111,17 @@ class VfsPosix final : public Vfs {
     nfsstat3 stat_fd(int fd, Attr& out) const noexcept;  // NFS3ERR_STALE when it is removed
     nfsstat3 stat_name(int dir_fd, const char* name, Node& out) const noexcept;
     nfsstat3 node_of_fd(int fd, Node& out) const noexcept;
-    nfsstat3 generation(int fd, const char* name, std::uint64_t birth,
-                        std::uint64_t& out) const noexcept;
-    nfsstat3 lookup_parent(NodeId dir, Node& out) noexcept;
+    nfsstat3 open_by_kernel(NodeId id, PosixPin& out) noexcept;
+    nfsstat3 keep(NodeId node, UniqueFd fd, PosixPin& out) noexcept;
+    // What is open already, and inside.
+    bool pin_open(NodeId node, PosixPin& out) noexcept;
+    // `now`: as of this moment, not of some time ago.
+    bool is_inside(PosixFile& file, bool now) noexcept;
+    nfsstat3 lookup_parent(const PosixPin& dir, NodeId id, Node& out) noexcept;
+    void learn(NodeId node, NodeId dir, std::string_view name, bool more = false) noexcept;
+
+    // vfs_posix.cpp
+    nfsstat3 list(const Cred& cred, const ReadDir& what, DirSink& sink, bool& eof) noexcept;
     bool offer_entry(const PosixPin& dir, const Node& self, bool want_node, DirEntry entry,
                      DirSink& sink) noexcept;
     // The directory that a change is made in: pinned, known to be one, its attributes taken before.
@@ -140,20 +165,17 @@ class VfsPosix final : public Vfs {
     Identity* const identity_;
     NodeId root_;
     std::uint32_t dev_major_ = 0, dev_minor_ = 0;
+    std::uint64_t mount_id_ = 0;  // 0: the kernel does not say
     bool in_memory_ = false;
     bool has_handles_ = false;  // the file system has handles, and so generations
+    bool by_kernel_ = false;    // handles are opened by the kernel
     std::uint32_t umask_ = 0;
     std::mutex owner_mutex_;  // see open_as_owner
     PosixHandles handles_;
+    std::unique_ptr<HandleJournal> journal_;
+    std::unique_ptr<Subtree> subtree_;
     PosixFiles files_;
     PosixPin root_pin_;  // keeps the root open; goes before files_
-};
-
-// "/proc/self/fd/7": the one way to open, or change, exactly the object of an O_PATH descriptor.
-struct ProcPath {
-    explicit ProcPath(int fd) noexcept;
-    const char* c_str() const noexcept { return text; }
-    char text[32];
 };
 
 }  // namespace nfsrdma::nfs

@@ -139,7 +139,7 @@ nfsstat3 VfsPosix::finish_new(const Cred& cred, Dir& dir, const SetAttr& attr, N
     PosixPin pin;
     status = open_at(dir.pin, dir.name, out.id, pin);
     if (status != NFS3_OK) return status;
-    handles_.learn(out.id, dir.id.fileid, dir.name);
+    learn(out.id, dir.id, dir.name);
     SetAttr rest = attr;
     rest.mode.reset();
     if (attr.mode && (*attr.mode & umask_ & kPermissions) != 0 && out.attr.type != NF3LNK) {
@@ -181,7 +181,7 @@ nfsstat3 VfsPosix::create_existing(const Cred& cred, Dir& dir, const CreateHow& 
     nfsstat3 status = stat_name(dir.pin.fd(), dir.name, out);
     if (status != NFS3_OK) return status;
     if (out.attr.type != NF3REG) return NFS3ERR_EXIST;
-    handles_.learn(out.id, dir.id.fileid, dir.name);
+    learn(out.id, dir.id, dir.name);
     if (how.mode == EXCLUSIVE) {
         return has_verifier(out.attr, how.verifier) && out.attr.size == 0 ? NFS3_OK : NFS3ERR_EXIST;
     }
@@ -307,7 +307,7 @@ nfsstat3 VfsPosix::rename(const Cred& cred, const DirName& from, const DirName& 
         if (status == NFS3ERR_EXIST) status = NFS3ERR_NOTEMPTY;
     } else if (known && !(replaces && old.id == node.id)) {
         if (replaces) forget_name(old, target);
-        handles_.learn(node.id, target.id.fileid, target.name);
+        learn(node.id, target.id, target.name);
         handles_.forget_place(node.id.fileid, source.id.fileid, source.name);
     }
     leave(source, from_wcc);
@@ -325,7 +325,7 @@ nfsstat3 VfsPosix::link(const Cred& cred, NodeId file, const DirName& where, Wcc
     if (status == NFS3_OK) {
         const ProcPath path(pin.fd());
         if (::linkat(AT_FDCWD, path.c_str(), dir.pin.fd(), dir.name, AT_SYMLINK_FOLLOW) == 0) {
-            handles_.learn(file, dir.id.fileid, dir.name);
+            learn(file, dir.id, dir.name);
         } else {
             status = errno == ENOENT ? NFS3ERR_STALE : status_of(errno);  // it has no name left
         }

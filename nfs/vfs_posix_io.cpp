@@ -137,8 +137,8 @@ std::optional<nfsstat3> VfsPosix::open_io_at_once(const Cred& cred, NodeId node,
                                                   IoFile& out) noexcept {
     if (!blocks(cred)) return open_io(cred, node, use, out);
     if (identity_ != nullptr && !identity_->is_quick(cred)) return std::nullopt;
-    PosixPin pin(files_, files_.pin(node));
-    if (!pin) return std::nullopt;
+    PosixPin pin;
+    if (!pin_open(node, pin)) return std::nullopt;
     const int fd = cached_io_fd(*pin.get(), use);
     if (fd < 0 || may_use(cred, *pin.get(), use) != NFS3_OK) return std::nullopt;
     out.fd = fd;

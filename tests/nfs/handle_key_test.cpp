@@ -42,13 +42,13 @@ TEST(HandleKey, BothHalvesOfTheSecretCount) {
 TEST(HandleKey, IsMadeOnceAndKeptPrivate) {
     const TempDir dir;
     const std::string path = dir.path() + "/key";
-    const auto made = HandleKey::of_file(path);
+    auto made = HandleKey::of_file(path);
     ASSERT_TRUE(static_cast<bool>(made));
     struct stat st {};
     ASSERT_EQ(::stat(path.c_str(), &st), 0);
     EXPECT_EQ(st.st_mode & 07777u, 0600u);
     EXPECT_EQ(st.st_size, 32);
-    const auto again = HandleKey::of_file(path);
+    auto again = HandleKey::of_file(path);
     ASSERT_TRUE(static_cast<bool>(again));
     EXPECT_TRUE(same(*made, *again));
     // No scratch file is left.
@@ -70,7 +70,7 @@ TEST(HandleKey, FilesThatAreNoneAreRefused) {
           Row{"long", 33, 0600, Errc::bad_message}, Row{"empty", 0, 0600, Errc::bad_message}}) {
         const std::string path = dir.path() + "/" + row.what;
         write_file(path, row.bytes, row.mode);
-        const auto key = HandleKey::of_file(path);
+        auto key = HandleKey::of_file(path);
         ASSERT_FALSE(static_cast<bool>(key)) << row.what;
         EXPECT_EQ(key.error().code, row.error) << row.what;
     }
@@ -83,7 +83,7 @@ TEST(HandleKey, FilesThatAreNoneAreRefused) {
 TEST(HandleKey, FileIsReadAsItStands) {
     const TempDir dir;
     write_file(dir.path() + "/key", 32, 0600);
-    const auto key = HandleKey::of_file(dir.path() + "/key");
+    auto key = HandleKey::of_file(dir.path() + "/key");
     ASSERT_TRUE(static_cast<bool>(key));
     std::array<std::byte, HandleKey::kFileBytes> secret{};
     secret.fill(static_cast<std::byte>('k'));

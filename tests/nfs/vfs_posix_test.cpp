@@ -120,9 +120,12 @@ TEST_F(VfsPosixTest, HandlesFollowRenamesWithoutAnOpenDescriptor) {
 }
 
 TEST_F(VfsPosixTest, HandlesAreTheSameAfterARestart) {
+    VfsPosixOptions options;
+    options.kernel_handles = false;
+    make(options);
     put(root() + "/f", "x");
     const Node before = find(vfs->root(), "f");
-    make({});
+    make(options);
     EXPECT_EQ(getattr(before.id), NFS3ERR_STALE);  // not looked up yet
     const Node after = find(vfs->root(), "f");
     EXPECT_EQ(before.id, after.id);
