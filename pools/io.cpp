@@ -42,7 +42,7 @@ Result<std::unique_ptr<Io>> Io::create(verbs::ProtectionDomain& pd, Arena& arena
     NR_TRY_ASSIGN(state.mrs, MrPool::create(pd, keys ? options.keys : 0, options.pages_per_key));
     state.pages = std::make_unique<std::byte*[]>(options.pages_per_key + 1);
     state.make_exposures();
-    state.make_transfers();
+    state.make_transfers(options.transfers);
     return io;
 }
 
@@ -59,21 +59,21 @@ void Io::State::make_exposures() {
     }
 }
 
-void Io::State::make_transfers() {
-    const std::uint32_t count = options.transfers;
+void Io::State::make_transfers(std::uint32_t count) {
     const std::uint32_t wrs_each = options.runs_per_transfer;
     const std::uint32_t sges_each =
         wrs_each + kLocalRunsMax;  // each boundary, remote or local, starts another
-    transfers.count_ = count;
-    transfers.all_ = std::make_unique<Transfer[]>(count);
-    storage = std::make_unique<Transfer::Storage[]>(count);
-    wrs = std::make_unique<verbs::SendWr[]>(std::size_t{count} * wrs_each);
-    sges = std::make_unique<verbs::Sge[]>(std::size_t{count} * sges_each);
+    TransferBlock block;
+    block.count = count;
+    block.transfers = std::make_unique<Transfer[]>(count);
+    block.storage = std::make_unique<Transfer::Storage[]>(count);
+    block.wrs = std::make_unique<verbs::SendWr[]>(std::size_t{count} * wrs_each);
+    block.sges = std::make_unique<verbs::Sge[]>(std::size_t{count} * sges_each);
     for (std::uint32_t i = 0; i < count; ++i) {
-        Transfer& transfer = transfers.all_[i];
-        Transfer::Storage& own = storage[i];
-        own.wrs = {wrs.get() + std::size_t{i} * wrs_each, wrs_each};
-        own.sges = {sges.get() + std::size_t{i} * sges_each, sges_each};
+        Transfer& transfer = block.transfers[i];
+        Transfer::Storage& own = block.storage[i];
+        own.wrs = {block.wrs.get() + std::size_t{i} * wrs_each, wrs_each};
+        own.sges = {block.sges.get() + std::size_t{i} * sges_each, sges_each};
         own.part.done = &State::on_part;
         own.last.done = &State::on_last;
         own.part.transfer = own.last.transfer = own.posting.transfer = &transfer;
@@ -83,6 +83,20 @@ void Io::State::make_transfers() {
         transfer.home_ = &transfers;
         transfers.free_.push_back(transfer);
     }
+    transfers.count_ += count;
+    blocks.push_back(std::move(block));
+}
+
+void Io::add_transfers(std::uint32_t count) {
+    state_->make_transfers(count);
+}
+
+bool Io::dry() const noexcept {
+    return state_->transfers.free_.empty();
+}
+
+std::uint32_t Io::transfers() const noexcept {
+    return state_->transfers.count_;
 }
 
 Io::~Io() {
@@ -179,9 +193,11 @@ void Io::on_disconnect() noexcept {
         State::flush_keys(exposure);
         State::finish_fence(exposure);
     }
-    for (std::uint32_t i = 0; i < state.transfers.count_; ++i) {
-        Transfer::Storage& own = state.storage[i];
-        if (own.leased && own.key != nullptr && own.key->live()) own.key->on_flushed();
+    for (const State::TransferBlock& block : state.blocks) {
+        for (std::uint32_t i = 0; i < block.count; ++i) {
+            const Transfer::Storage& own = block.storage[i];
+            if (own.leased && own.key != nullptr && own.key->live()) own.key->on_flushed();
+        }
     }
 }
 

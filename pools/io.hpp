@@ -122,7 +122,6 @@ class TransferPool {
   private:
     friend class Io;
     List<Transfer, Transfer> free_;
-    std::unique_ptr<Transfer[]> all_;
     std::uint32_t count_ = 0;
 };
 
@@ -212,6 +211,11 @@ class Io {
 
     // `wake` runs on the loop when something came home after an Errc::again.
     void on_room(void (*wake)(void*) noexcept, void* arg) noexcept;
+
+    // `count` more than IoOptions::transfers said: for connections that begin small. Allocates.
+    void add_transfers(std::uint32_t count);
+    std::uint32_t transfers() const noexcept;  // that there are
+    bool dry() const noexcept;                 // none of them is free
 
     bool full() const noexcept;
     bool remote_invalidate() const noexcept;  // whether to offer it to the peer (RFC 8797 R flag)

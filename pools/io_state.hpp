@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "pools/io.hpp"
 #include "pools/mr_pool.hpp"
@@ -40,9 +41,15 @@ struct Io::State {
     std::unique_ptr<MrPool> mrs;
     ExposurePool exposures;
     TransferPool transfers;
-    std::unique_ptr<Transfer::Storage[]> storage;
-    std::unique_ptr<verbs::SendWr[]> wrs;
-    std::unique_ptr<verbs::Sge[]> sges;
+    // Transfers that were made together, and what they are made of.
+    struct TransferBlock {
+        std::uint32_t count = 0;
+        std::unique_ptr<Transfer[]> transfers;
+        std::unique_ptr<Transfer::Storage[]> storage;
+        std::unique_ptr<verbs::SendWr[]> wrs;
+        std::unique_ptr<verbs::Sge[]> sges;
+    };
+    std::vector<TransferBlock> blocks;
     std::unique_ptr<std::byte*[]> pages;  // filled for FastMr::map, which copies
     std::array<verbs::Sge, kLocalRunsMax> local{};
 
@@ -57,7 +64,7 @@ struct Io::State {
 
     // io.cpp
     void make_exposures();
-    void make_transfers();
+    void make_transfers(std::uint32_t count);
     enum class Blocked : std::uint8_t { no, send_room, read_depth };
     Blocked blocked(const Posting& posting) const noexcept;
     Result<void> try_post(Posting& posting) noexcept;

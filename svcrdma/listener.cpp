@@ -27,6 +27,7 @@ class Acceptor final : public Listener, public verbs::ListenHandler, public Conn
     bool idle() const noexcept override { return connections() == 0; }
     std::uint32_t connections() const noexcept override { return count_; }
     const ServerCounters& counters() const noexcept override { return server_.counters; }
+    std::uint32_t connection_stats(std::span<ConnectionStats> out) const noexcept override;
     pools::IoCounters io_counters() const noexcept override;
 
     void on_connect_request(std::unique_ptr<verbs::CmId> id,
@@ -48,6 +49,7 @@ class Acceptor final : public Listener, public verbs::ListenHandler, public Conn
     static void on_grace(Timer& timer) noexcept;
     void close_idle() noexcept;
     void reject(verbs::CmId& id) noexcept;
+    void tell_refusal(const SockAddr& peer) noexcept;
 
     Server server_;
     SockAddr local_;
@@ -56,6 +58,7 @@ class Acceptor final : public Listener, public verbs::ListenHandler, public Conn
     std::vector<std::unique_ptr<SvcTransport>> living_;
     List<SvcTransport, SvcTransport> over_;
     std::uint32_t count_ = 0;
+    std::uint64_t charged_ = 0;  // against the memory budget
     pools::IoCounters io_of_the_dead_;
     BuryTask bury_;
     GraceTimer grace_;
@@ -91,17 +94,26 @@ Result<void> Acceptor::start(const SockAddr& local) {
     if (options.connections_max == 0)
         return Error{Errc::invalid_argument, 0, "a server for no connection"};
     NR_TRY_ASSIGN(server_.provision, pools::Provision::for_server(options.demand, caps));
+    // A call in order needs two or three: a pull or a push, and the SEND. What more segments need
+    // waits for room.
+    constexpr std::uint32_t kSendWrsMax = 216;
+    if (options.first_credits != 0)
+        server_.provision.send_wrs = std::min(server_.provision.send_wrs, kSendWrsMax);
     NR_TRY_ASSIGN(server_.pd, server_.device.alloc_pd());
-    const std::size_t bytes = PayloadRuns::arena_bytes(options)  // payloads and messages
-                              + server_.slab_bytes() * options.connections_max  // Receives
-                              + pools::kPageSize;                               // zeros
+    const std::size_t shared = PayloadRuns::arena_bytes(options)  // payloads and messages
+                               + pools::kPageSize;                // zeros
+    if (!server_.charge(shared))
+        return Error{Errc::too_big, 0, "the memory budget is too small for the payloads of a loop"};
+    charged_ = shared;
+    const std::size_t bytes = shared + server_.slabs_bytes_max() * options.connections_max;
     // No peer ever gets a key to this memory, so its registration is local whatever the option says
     // for clients.
     NR_TRY_ASSIGN(server_.arena,
                   pools::Arena::create(*server_.pd, bytes, pools::Registration::automatic));
     NR_TRY_ASSIGN(server_.zeros, server_.arena->carve(pools::kPageSize));
     NR_TRY_ASSIGN(server_.runs, PayloadRuns::create(*server_.arena, options));
-    server_.slabs.reserve(options.connections_max);
+    constexpr std::size_t kSlabsEach = 32;  // credits double each time
+    server_.slabs.reserve(options.connections_max * kSlabsEach);
     living_.resize(options.connections_max);
     NR_TRY_ASSIGN(listener_, server_.device.listen(local, *this));
     local_ = listener_->local();
@@ -112,6 +124,7 @@ Acceptor::~Acceptor() {
     NR_ASSERT(idle());
     if (bury_.scheduled) server_.device.loop().cancel(bury_);
     NR_ASSERT(server_.runs == nullptr || server_.runs->full());
+    server_.discharge(charged_);
 }
 
 void Acceptor::reject(verbs::CmId& id) noexcept {
@@ -129,12 +142,22 @@ void Acceptor::on_connect_request(std::unique_ptr<verbs::CmId> id,
     verbs::CmId& peer = *id;
     auto made = SvcTransport::create(server_, id, request);
     if (!made) {
+        if (made.error().code == Errc::too_big) tell_refusal(peer.peer());
         if (id != nullptr) reject(peer);
         return;
     }
     *slot = *std::move(made);
     ++count_;
     ++server_.counters.accepted;
+}
+
+void Acceptor::tell_refusal(const SockAddr& peer) noexcept {
+    ++server_.counters.refused_for_memory;
+    if (!server_.refusals.pass(server_.device.loop().now_ns())) return;
+    const MemoryBudget* const memory = server_.options.memory;
+    log::warn("refused a connection from {}: {} of {} bytes of memory are in use ({} more refused)",
+              peer.to_string(), memory == nullptr ? 0 : memory->used(),
+              memory == nullptr ? 0 : memory->limit(), server_.refusals.held_back());
 }
 
 void Acceptor::on_connection_over(SvcTransport& transport) noexcept {
@@ -168,6 +191,16 @@ pools::IoCounters Acceptor::io_counters() const noexcept {
     return sum;
 }
 
+std::uint32_t Acceptor::connection_stats(std::span<ConnectionStats> out) const noexcept {
+    std::uint32_t count = 0;
+    for (const auto& living : living_) {
+        if (living == nullptr || living->closing()) continue;
+        if (count == out.size()) break;
+        out[count++] = living->stats();
+    }
+    return count;
+}
+
 // Those that have nothing in progress at once, the others when they have finished, all when the
 // grace is over.
 void Acceptor::shut_down(std::uint64_t grace_ns) noexcept {
@@ -198,6 +231,13 @@ void Acceptor::on_grace(Timer& timer) noexcept {
 }
 
 }  // namespace
+
+std::uint32_t payload_runs_within(const ServerOptions& options, std::uint64_t bytes) noexcept {
+    ServerOptions fewer = options;
+    while (fewer.payload_runs > 0 && PayloadRuns::arena_bytes(fewer) + pools::kPageSize > bytes)
+        --fewer.payload_runs;
+    return fewer.payload_runs;
+}
 
 Result<std::unique_ptr<Listener>> Listener::create(verbs::Device& device, const SockAddr& local,
                                                    sunrpc::Service& service,

@@ -1,11 +1,13 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/trace.hpp"
 #include "pools/page_list.hpp"
 #include "pools/provision.hpp"
 #include "sunrpc/xprt.hpp"
+#include "svcrdma/memory_budget.hpp"
 #include "verbs/device.hpp"
 
 // The RPC-over-RDMA server transport: accepts connections of one loop and serves a sunrpc::Service
@@ -18,6 +20,12 @@ struct ServerOptions {
     pools::Registration registration = pools::Registration::automatic;
     pools::LocalStrategy local = pools::LocalStrategy::automatic;
     std::uint32_t connections_max = 256;
+    // What a connection is granted at first; it grows with its use to demand.credits. 0: all of
+    // them at once.
+    std::uint32_t first_credits = 0;
+    // Shared with other listeners, and outlives this one: what does not fit in is refused. nullptr:
+    // no limit.
+    MemoryBudget* memory = nullptr;
     // Payload runs of max_payload shared by all connections of the loop.
     std::uint32_t payload_runs = 64;
     std::uint64_t idle_timeout_ns = 0;  // 0: never
@@ -37,7 +45,25 @@ struct ServerCounters {
     std::uint64_t waited_for_message_run = 0, waited_for_context = 0, waited_for_transfer = 0;
     std::uint64_t payload_copied_bytes = 0;
     std::uint64_t in_flight_max = 0;
+    std::uint64_t refused_for_memory = 0;  // connections; also counted in `rejected`
+    std::uint64_t grants_raised = 0, grants_lowered = 0, raises_refused = 0;
 };
+
+// One connection at one moment.
+struct ConnectionStats {
+    SockAddr peer;
+    std::uint32_t credits = 0;  // granted last
+    std::uint32_t calls_in_progress = 0;
+    std::uint32_t receives_posted = 0;
+    std::uint64_t calls = 0;
+    std::uint64_t memory_bytes = 0;  // as counted against the budget
+    pools::IoCounters io;
+    verbs::QpCounters queue;
+};
+
+// The largest `payload_runs`, at most that of `options`, whose memory is within `bytes`; 0: not
+// even the smallest is.
+std::uint32_t payload_runs_within(const ServerOptions& options, std::uint64_t bytes) noexcept;
 
 class Listener {
   public:
@@ -54,6 +80,8 @@ class Listener {
     virtual bool idle() const noexcept = 0;
     virtual std::uint32_t connections() const noexcept = 0;
     virtual const ServerCounters& counters() const noexcept = 0;
+    // Those that live, as many as there is room for; returns how many.
+    virtual std::uint32_t connection_stats(std::span<ConnectionStats> out) const noexcept = 0;
     virtual pools::IoCounters io_counters()
         const noexcept = 0;  // summed over connections, living and closed
 };

@@ -45,6 +45,8 @@ class PayloadRuns {
     // Leaves the queue that it stands in, if it stands in one of ours.
     void forget(RecvCtxt& call) noexcept;
     bool full() const noexcept;
+    // Somebody waits: there is more work than memory.
+    bool scarce() noexcept { return !message_waiters_.empty() || !payload_waiters_.empty(); }
 
   private:
     enum class Outcome : std::uint8_t { taken, dry, reserved };

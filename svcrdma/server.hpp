@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "base/log.hpp"
 #include "pools/io.hpp"
 #include "pools/page_list.hpp"
 #include "pools/provision.hpp"
@@ -40,15 +41,40 @@ struct Server {
     // Inline buffers of connections that are over, for the next ones: an arena never takes memory
     // back.
     std::vector<std::span<std::byte>> slabs;
+    log::RateLimit refusals{kNsPerSec};
     ServerCounters counters;
     bool draining = false;  // new Calls are not answered any more
 
-    std::uint32_t receives() const noexcept;       // Receives of a connection
-    std::uint32_t receive_batch() const noexcept;  // posted together
-    std::uint32_t contexts() const noexcept;       // RecvCtxts of a connection
-    std::size_t slab_bytes() const noexcept;
-    Result<std::span<std::byte>> get_slab();
+    // A connection begins with few credits, and what they need; both grow with its use.
+    std::uint32_t first_credits() const noexcept;
+    std::uint32_t more_credits(std::uint32_t credits) const noexcept;
+    // Of a connection with so many credits: Receives, those that are posted together, and RecvCtxts
+    // at most.
+    static std::uint32_t receives(std::uint32_t credits) noexcept;
+    static std::uint32_t receive_batch(std::uint32_t credits) noexcept;
+    static std::uint32_t contexts(std::uint32_t credits) noexcept;
+    // When it is at its largest.
+    std::uint32_t receives() const noexcept { return receives(provision.credits); }
+    std::uint32_t receive_batch() const noexcept { return receive_batch(provision.credits); }
+    std::uint32_t contexts() const noexcept { return contexts(provision.credits); }
+    std::uint32_t transfers() const noexcept;
+    std::uint32_t first_transfers() const noexcept;
+
+    // Inline buffers for so many Receives more.
+    std::size_t slab_bytes(std::uint32_t receives) const noexcept;
+    std::size_t slabs_bytes_max() const noexcept;  // of a whole connection
+    Result<std::span<std::byte>> get_slab(std::uint32_t receives);
     void put_slab(std::span<std::byte> slab) noexcept { slabs.push_back(slab); }
+
+    // Against the memory budget, when there is one.
+    std::uint64_t scratch_bytes() const noexcept;     // of one RecvCtxt
+    std::uint64_t connection_bytes() const noexcept;  // queues and whatever never grows
+    bool charge(std::uint64_t bytes) noexcept {
+        return options.memory == nullptr || options.memory->take(bytes);
+    }
+    void discharge(std::uint64_t bytes) noexcept {
+        if (options.memory != nullptr) options.memory->give_back(bytes);
+    }
 };
 
 }  // namespace nfsrdma::svcrdma

@@ -52,9 +52,12 @@ Result<std::unique_ptr<SvcTransport>> SvcTransport::create(Server& server,
 }
 
 Result<void> SvcTransport::make_all(std::uint32_t read_depth) {
+    credits_ = grant_limit_ = requested_ = server_.first_credits();
+    NR_TRY(charge(server_.connection_bytes()));
     NR_TRY(make_pools(read_depth));
-    NR_TRY(make_contexts());
-    NR_TRY(make_receives());
+    const bool small = server_.options.first_credits != 0;
+    NR_TRY(make_contexts(small ? credits_ + 1 : server_.contexts()));
+    NR_TRY(make_receives(Server::receives(credits_)));
     return make_qp();  // last: `id` may go back to its owner, but not with a queue pair
 }
 
@@ -65,11 +68,15 @@ Result<void> SvcTransport::make_pools(std::uint32_t read_depth) {
     pools::IoOptions options;
     options.local = server_.options.local;
     options.keys = provision.keys;
+    // Its runs are one piece each, so that only a device which reads into keys needs one a call.
+    constexpr std::uint32_t kKeysOfSmall = 2;
+    if (server_.options.first_credits != 0 && options.local != pools::LocalStrategy::key &&
+        !server_.device.caps().read_sink_needs_key)
+        options.keys = std::min(options.keys, kKeysOfSmall);
     // Where every push takes a key, the longest reply needs as many beside all others.
     if (options.local == pools::LocalStrategy::key) options.keys += SendCtxt::kPushesMax;
     options.pages_per_key = provision.pages_per_key;
-    options.transfers =
-        provision.transfers + SendCtxt::kPushesMax;  // the longest reply, beside all others
+    options.transfers = server_.first_transfers();
     options.runs_per_transfer = pools::Exposure::kRunsMax;
     options.read_depth = read_depth;
     options.send_sges = kSendSges;
@@ -87,40 +94,111 @@ Result<void> SvcTransport::make_qp() {
     return {};
 }
 
-Result<void> SvcTransport::make_contexts() {
-    contexts_count_ = server_.contexts();
+Result<void> SvcTransport::charge(std::uint64_t bytes) noexcept {
+    if (!server_.charge(bytes)) return Error{Errc::too_big, 0, "the memory budget is used up"};
+    charged_ += bytes;
+    return {};
+}
+
+Result<void> SvcTransport::make_contexts(std::uint32_t count) {
     const std::uint32_t scratch_each = align_up(server_.service.scratch_bytes(), 64u);
-    scratch_ = std::make_unique<CacheLine[]>(std::size_t{contexts_count_} * (scratch_each / 64));
-    contexts_ = std::make_unique<RecvCtxt[]>(contexts_count_);
-    for (std::uint32_t i = 0; i < contexts_count_; ++i) {
-        RecvCtxt& call = contexts_[i];
+    NR_TRY(charge(count * server_.scratch_bytes()));
+    ContextBlock block;
+    block.count = count;
+    block.scratch = std::make_unique<CacheLine[]>(std::size_t{count} * (scratch_each / 64));
+    block.contexts = std::make_unique<RecvCtxt[]>(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        RecvCtxt& call = block.contexts[i];
         call.transport = this;
         call.xprt = this;
         call.send.call = &call;
         if (scratch_each > 0) {
-            std::byte* const first = scratch_[std::size_t{i} * (scratch_each / 64)].bytes;
+            std::byte* const first = block.scratch[std::size_t{i} * (scratch_each / 64)].bytes;
             call.scratch = {first, scratch_each};
         }
         free_.push_back(call);
     }
+    contexts_.push_back(std::move(block));
+    contexts_count_ += count;
     return {};
 }
 
-Result<void> SvcTransport::make_receives() {
+Result<void> SvcTransport::make_receives(std::uint32_t count) {
     const std::uint32_t bytes_each = server_.options.demand.inline_size;
-    NR_TRY_ASSIGN(slab_, server_.get_slab());
-    bufs_ = std::make_unique<RecvBuf[]>(server_.receives());
-    for (std::uint32_t i = 0; i < server_.receives(); ++i) {
-        RecvBuf& buf = bufs_[i];
+    NR_TRY(charge(server_.slab_bytes(count)));
+    NR_TRY_ASSIGN(const std::span<std::byte> slab, server_.get_slab(count));
+    slabs_.push_back(slab);
+    auto bufs = std::make_unique<RecvBuf[]>(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        RecvBuf& buf = bufs[i];
         buf.xprt = this;
-        buf.memory = slab_.subspan(std::size_t{i} * bytes_each, bytes_each);
+        buf.memory = slab.subspan(std::size_t{i} * bytes_each, bytes_each);
         buf.done = &SvcTransport::on_recv;
         buf.sge = io_->sge(buf.memory);
         buf.wr.cqe = &buf;
         buf.wr.sgl = {&buf.sge, 1};
         idle_.push_back(buf);
     }
+    bufs_.push_back(std::move(bufs));
+    bufs_count_ += count;
     return {};
+}
+
+// Growth.
+
+// A peer that keeps all of its credits busy, or makes many calls with them, has use for more.
+void SvcTransport::note_use() noexcept {
+    ++calls_;
+    if (credits_ == server_.provision.credits || requested_ <= credits_) return;
+    constexpr std::uint32_t kCallsPerCredit = 2;
+    ++calls_since_raise_;
+    if (held_ >= credits_ || calls_since_raise_ >= kCallsPerCredit * credits_) raise_credits();
+}
+
+void SvcTransport::raise_credits() noexcept {
+    calls_since_raise_ = 0;
+    const std::uint32_t more = server_.more_credits(credits_);
+    if (!make_receives(Server::receives(more) - Server::receives(credits_))) {
+        ++server_.counters.raises_refused;
+        return;
+    }
+    ++server_.counters.grants_raised;
+    credits_ = more;
+    post_receives();
+}
+
+// As many as the credits may have in progress; half as many again each time.
+void SvcTransport::add_contexts() noexcept {
+    const std::uint32_t most = Server::contexts(credits_);
+    if (contexts_count_ >= most) return;
+    static_cast<void>(
+        make_contexts(std::min(most - contexts_count_, std::max(contexts_count_ / 2, 1u))));
+}
+
+// Halved at most once a round trip of all that are out, raised by one with every reply.
+void SvcTransport::adapt_grant() noexcept {
+    if (replies_until_cut_ > 0) --replies_until_cut_;
+    if (!server_.runs->scarce()) {
+        grant_limit_ = std::min(grant_limit_ + 1, credits_);
+        return;
+    }
+    if (replies_until_cut_ > 0 || grant_limit_ == 1) return;
+    grant_limit_ = std::max(grant_limit_ / 2, 1u);
+    replies_until_cut_ = grant_limit_;
+    ++server_.counters.grants_lowered;
+}
+
+ConnectionStats SvcTransport::stats() const noexcept {
+    ConnectionStats out;
+    out.peer = peer_;
+    out.credits = granted_;
+    out.calls_in_progress = calls_in_progress();
+    out.receives_posted = posted_;
+    out.calls = calls_;
+    out.memory_bytes = charged_;
+    out.io = io_->counters();
+    if (qp_ != nullptr) out.queue = qp_->counters();
+    return out;
 }
 
 Result<void> SvcTransport::accept(const verbs::ConnectRequest& request) {
@@ -144,11 +222,13 @@ SvcTransport::~SvcTransport() {
     NR_ASSERT(qp_ == nullptr || qp_->outstanding() == 0);
     free_.clear();
     idle_.clear();
-    contexts_.reset();
+    contexts_.clear();
     io_.reset();  // asserts that every transfer and key is home
     id_.reset();
     if (cq_ != nullptr) loop().remove(*cq_);
-    if (!slab_.empty()) server_.put_slab(slab_);
+    for (const std::span<std::byte> slab : slabs_)
+        server_.put_slab(slab);
+    server_.discharge(charged_);
 }
 
 // What the service sees.
@@ -222,14 +302,16 @@ void SvcTransport::work() noexcept {
     }
     retry_transfers();
     if (!arrived_.empty() && !free_.empty()) schedule();
-    if (idle_.size() >= server_.receive_batch()) post_receives();
+    if (idle_.size() >= receive_batch()) post_receives();
     if (closing()) drain();
 }
 
 // Frames that came before the connection was ours to send on, or before a context was free, wait in
 // `arrived_`.
 void SvcTransport::start_calls() noexcept {
-    while (state_ == State::open && !arrived_.empty() && !free_.empty()) {
+    while (state_ == State::open && !arrived_.empty()) {
+        if (free_.empty()) add_contexts();
+        if (free_.empty()) break;
         RecvBuf& buf = arrived_.pop_front();
         RecvCtxt& call = free_.pop_front();
         call.buf = &buf;
@@ -245,6 +327,12 @@ void SvcTransport::wait_for_transfer(RecvCtxt& call) noexcept {
     call.wait = Wait::transfer;
     transfer_waiters_.push_back(call);
     if (!retrying_) ++server_.counters.waited_for_transfer;
+    // Unless it is a key that is short, more transfers help.
+    const std::uint32_t have = io_->transfers(), most = server_.transfers();
+    if (have >= most || !io_->dry()) return;
+    io_->add_transfers(std::min(have, most - have));
+    transfers_grew_ = true;
+    schedule();
 }
 
 void SvcTransport::release_transfer(pools::Lease<pools::Transfer>& transfer) noexcept {
@@ -257,6 +345,7 @@ void SvcTransport::release_transfer(pools::Lease<pools::Transfer>& transfer) noe
 // In order; the first that still cannot go on keeps its place.
 void SvcTransport::retry_transfers() noexcept {
     retrying_ = true;
+    if (std::exchange(transfers_grew_, false)) transfer_came_ = true;
     while (transfer_came_ && !transfer_waiters_.empty()) {
         RecvCtxt& call = transfer_waiters_.pop_front();
         call.wait = Wait::none;
@@ -268,6 +357,7 @@ void SvcTransport::retry_transfers() noexcept {
     }
     retrying_ = false;
     transfer_came_ = false;
+    if (transfers_grew_ && !transfer_waiters_.empty()) schedule();
 }
 
 // Receives.
@@ -292,8 +382,11 @@ void SvcTransport::on_recv(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
         self.close();
         return;
     }
-    if (self.free_.size() <= self.arrived_.size()) ++self.server_.counters.waited_for_context;
+    if (self.free_.size() <= self.arrived_.size() &&
+        self.contexts_count_ >= Server::contexts(self.credits_))
+        ++self.server_.counters.waited_for_context;
     self.arrived_.push_back(buf);
+    self.note_use();
     self.schedule();
 }
 
@@ -301,7 +394,7 @@ void SvcTransport::release_buf(RecvCtxt& call) noexcept {
     if (call.buf == nullptr) return;
     idle_.push_back(*std::exchange(call.buf, nullptr));
     --held_;
-    if (idle_.size() >= server_.receive_batch()) post_receives();
+    if (idle_.size() >= receive_batch()) post_receives();
 }
 
 void SvcTransport::post_receives() noexcept {
@@ -320,8 +413,11 @@ void SvcTransport::post_receives() noexcept {
 
 // Posted ones, and those that are posted again before their answer goes out.
 std::uint32_t SvcTransport::grant(std::uint32_t requested) noexcept {
-    NR_ASSERT(posted_ + held_ + 1 >= server_.provision.credits || closing());
-    return rpcrdma::credits_to_grant(requested, posted_ + held_, server_.provision.credits);
+    NR_ASSERT(posted_ + held_ + 1 >= credits_ || closing());
+    requested_ = requested;
+    adapt_grant();
+    granted_ = rpcrdma::credits_to_grant(requested, posted_ + held_, grant_limit_);
+    return granted_;
 }
 
 void SvcTransport::release(RecvCtxt& call) noexcept {
@@ -382,18 +478,22 @@ void SvcTransport::abort_calls() noexcept {
         idle_.push_back(arrived_.pop_front());
         --held_;
     }
-    for (std::uint32_t i = 0; i < contexts_count_; ++i) {
-        RecvCtxt& call = contexts_[i];
-        if (call.stage == Stage::free || call.stage == Stage::executing) continue;
-        server_.runs->forget(call);
-        if (call.wait == Wait::transfer) {
-            transfer_waiters_.erase(call);
-            call.wait = Wait::none;
-        }
-        if (call.wait == Wait::ready) ready_.erase(call);
-        call.wait = Wait::none;
-        advance_while_it_goes(*this, call);
+    for (const ContextBlock& block : contexts_) {
+        for (std::uint32_t i = 0; i < block.count; ++i)
+            abort_call(block.contexts[i]);
     }
+}
+
+void SvcTransport::abort_call(RecvCtxt& call) noexcept {
+    if (call.stage == Stage::free || call.stage == Stage::executing) return;
+    server_.runs->forget(call);
+    if (call.wait == Wait::transfer) {
+        transfer_waiters_.erase(call);
+        call.wait = Wait::none;
+    }
+    if (call.wait == Wait::ready) ready_.erase(call);
+    call.wait = Wait::none;
+    advance_while_it_goes(*this, call);
 }
 
 // Everything that is posted comes back flushed; then what waited to be posted is refused; then all
@@ -411,7 +511,7 @@ void SvcTransport::drain() noexcept {
         abort_calls();
     }
     if (event_owed_ || free_.size() != contexts_count_) return;
-    NR_ASSERT(idle_.size() == server_.receives() && io_->full());
+    NR_ASSERT(idle_.size() == bufs_count_ && io_->full());
     over_ = true;
     loop().disarm(drain_timer_);
     server_.owner->on_connection_over(*this);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/list.hpp"
 #include "base/loop.hpp"
@@ -17,6 +18,11 @@ namespace nfsrdma::svcrdma {
 //
 // Operation. A completion records what it brings and puts its Call on the ready list; work(), a
 // task of the loop, runs advance() for each. Everything is preallocated by create().
+//
+// Growth. It begins with ServerOptions::first_credits and what they need. Receives and the grant
+// double when the peer uses what it has, RecvCtxts and transfers when they are short; each step
+// allocates, none is taken back before the end. While payload memory is scarce at the server the
+// grant is lowered, so that fewer Calls wait for it.
 //
 // Ownership. (1) A RecvBuf is posted, in `arrived_`, held by one RecvCtxt, or in `idle_`: posted
 // and held ones together are never fewer than the credits granted (asserted in grant()). (2) A
@@ -59,6 +65,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     bool closing() const noexcept { return state_ == State::closing; }
     std::uint32_t calls_in_progress() const noexcept { return contexts_count_ - free_.size(); }
     const pools::IoCounters& io_counters() const noexcept { return io_->counters(); }
+    ConnectionStats stats() const noexcept;
 
     // For the leaves of the walk.
     Server& server() noexcept { return server_; }
@@ -103,8 +110,14 @@ class SvcTransport final : public sunrpc::SvcXprt,
     Result<void> make_all(std::uint32_t read_depth);
     Result<void> make_pools(std::uint32_t read_depth);
     Result<void> make_qp();
-    Result<void> make_contexts();
-    Result<void> make_receives();
+    Result<void> make_contexts(std::uint32_t count);
+    Result<void> make_receives(std::uint32_t count);
+    Result<void> charge(std::uint64_t bytes) noexcept;
+    void note_use() noexcept;
+    void raise_credits() noexcept;
+    void adapt_grant() noexcept;
+    void add_contexts() noexcept;
+    std::uint32_t receive_batch() const noexcept { return Server::receive_batch(credits_); }
     Result<void> accept(const verbs::ConnectRequest& request);
     static void on_recv(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept;
     static void on_idle(Timer& timer) noexcept;
@@ -117,6 +130,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     void post_receives() noexcept;
     void watch_idle() noexcept;
     void abort_calls() noexcept;
+    void abort_call(RecvCtxt& call) noexcept;
     void drain() noexcept;
 
     Server& server_;
@@ -132,17 +146,29 @@ class SvcTransport final : public sunrpc::SvcXprt,
     bool over_ = false;
     bool transfer_came_ = false;  // since the waiters were tried
     bool retrying_ = false;       // them
+    bool transfers_grew_ = false;
     bool may_invalidate_ = false;
     rpcrdma::InlineLimits inline_;
 
     struct alignas(64) CacheLine {
         std::byte bytes[64];
     };
-    std::unique_ptr<CacheLine[]> scratch_;
-    std::unique_ptr<RecvCtxt[]> contexts_;
+    // Made together.
+    struct ContextBlock {
+        std::unique_ptr<CacheLine[]> scratch;
+        std::unique_ptr<RecvCtxt[]> contexts;
+        std::uint32_t count = 0;
+    };
+    std::vector<ContextBlock> contexts_;
     std::uint32_t contexts_count_ = 0;
-    std::unique_ptr<RecvBuf[]> bufs_;
-    std::span<std::byte> slab_;
+    std::vector<std::unique_ptr<RecvBuf[]>> bufs_;
+    std::uint32_t bufs_count_ = 0;
+    std::vector<std::span<std::byte>> slabs_;
+    std::uint64_t charged_ = 0;  // against the memory budget
+    // Receives are there for `credits_`; the peer is granted at most `grant_limit_` of them.
+    std::uint32_t credits_ = 0, grant_limit_ = 0, granted_ = 0, requested_ = 0;
+    std::uint32_t calls_since_raise_ = 0, replies_until_cut_ = 0;
+    std::uint64_t calls_ = 0;
     List<RecvCtxt, RecvCtxt> free_, ready_, transfer_waiters_;
     List<RecvBuf, RecvBuf> arrived_, idle_;
     std::uint32_t posted_ = 0, held_ = 0;

@@ -29,6 +29,8 @@ struct QpCounters {
     std::uint64_t doorbells = 0;  // post_send calls
     std::uint64_t send_wrs = 0, recv_wrs = 0;
     std::uint64_t reg_mrs = 0, local_invs = 0, sends_with_inv = 0, remote_invs = 0;
+    // Where the device tells: the peer had no Receive for us, and we had none for it.
+    std::uint64_t rnr_naks_received = 0, rnr_naks_sent = 0;
 };
 
 // A registered region. Dies before its protection domain. Deregisters in its destructor.

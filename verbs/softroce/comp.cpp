@@ -74,6 +74,7 @@ void SoftQp::on_nak(std::uint64_t psn, std::uint8_t syndrome) noexcept {
     if (state_ != State::ready) return;
     if (kind_of(syndrome) == AethKind::rnr_nak) {
         ++device_.counters().rnr_naks_received;
+        ++counters_.rnr_naks_received;
         if (!whole) return retry_read(req_.unacked_psn);
         if (psn >= req_.cursor_psn) return;  // of a packet that is to be sent again anyway
         if (attr_.rnr_retry_count != kRnrForEver && req_.rnr_naks++ >= attr_.rnr_retry_count)

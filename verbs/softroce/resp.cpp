@@ -312,6 +312,7 @@ void SoftQp::send_answer() noexcept {
         case Answer::rnr_nak:
             syndrome = rnr_syndrome(rnr_timer_code(device_.options().min_rnr_timer_us));
             ++counters.rnr_naks_sent;
+            ++counters_.rnr_naks_sent;
             break;
         case Answer::fatal_nak:
             syndrome = nak_syndrome(resp_.fatal_code);
