@@ -11,8 +11,8 @@
 namespace nfsrdma::nfs::client {
 namespace {
 
-constexpr std::uint32_t kJukeboxTries = 8;
 constexpr std::uint64_t kJukeboxFirstNs = 100 * kNsPerMs;  // doubles with every try
+constexpr std::uint32_t kJukeboxDoublings = 5;             // up to 3.2 s
 constexpr std::uint32_t kPage = 4096;
 constexpr std::int32_t kStatusMax = 16383;  // what the type's largest enumerator makes room for
 constexpr std::uint32_t kDirectoryMax = 64 << 10;
@@ -189,16 +189,23 @@ void Op::on_reply(sunrpc::Call& call, Result<void> result) noexcept {
 }
 
 bool Op::retry_later() noexcept {
-    if (outcome.status != NFS3ERR_JUKEBOX || ++tries_ > kJukeboxTries) return false;
-    ++client_->counters_.jukebox;
+    if (outcome.status != NFS3ERR_JUKEBOX) return false;
     Loop& loop = client_->loop();
-    loop.arm(timer_, loop.now_ns() + (kJukeboxFirstNs << (tries_ - 1)));
+    const std::uint64_t now = loop.now_ns();
+    if (tries_ == 0) patience_ends_ns_ = now + client_->jukebox_ns;
+    const std::uint64_t again = now + (kJukeboxFirstNs << std::min(tries_, kJukeboxDoublings));
+    if (again > patience_ends_ns_) return false;
+    ++tries_;
+    ++client_->counters_.jukebox;
+    client_->patient_.push_back(*this);
+    loop.arm(timer_, again);
     return true;
 }
 
 void Op::on_timer(Timer& timer) noexcept {
     Op& op = static_cast<OpTimer&>(timer).op;
-    if (op.outcome.ok() || op.outcome.status == NFS3ERR_JUKEBOX) {
+    if (op.outcome.rpc && op.outcome.status == NFS3ERR_JUKEBOX) {
+        op.client_->patient_.erase(op);
         op.client_->send(op);
     } else {
         op.finish();
@@ -242,8 +249,15 @@ void Client::cancel(Op& op) noexcept {
         return;
     }
     loop().disarm(op.timer_);
+    if (op.outcome.rpc) patient_.erase(op);
     op.outcome = Outcome::failed(Error{Errc::closed, 0, "cancelled"});
     op.finish();
+}
+
+void Client::hurry() noexcept {
+    const std::uint64_t now = loop().now_ns();
+    for (Op& op : patient_)
+        loop().arm(op.timer_, now);
 }
 
 Result<void> Client::set_sizes(const FSINFO3resok& info) noexcept {
@@ -332,6 +346,13 @@ void ExportOp::free_results() noexcept {
     xdr.x_op = XDR_FREE;
     (void)xdr_mountexports3(&xdr, &res);
     res = mountexports3{};
+}
+
+void DumpOp::free_results() noexcept {
+    XDR xdr{};
+    xdr.x_op = XDR_FREE;
+    (void)xdr_mountlist3(&xdr, &res);
+    res = mountlist3{};
 }
 
 bool is_plain_name(const char* name) noexcept {

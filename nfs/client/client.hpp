@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/list.hpp"
 #include "base/loop.hpp"
 #include "nfs/nfs3_types.hpp"
 #include "sunrpc/clnt.hpp"
@@ -60,7 +61,7 @@ const char* describe(nfsstat3 status) noexcept;
 class Client;
 
 // One call. Not moved, not destroyed and not started again between Client::start and `done`.
-class Op {
+class Op : public ListHook<Op> {
   public:
     using Done = void (*)(Op& op) noexcept;
     virtual ~Op();
@@ -95,6 +96,7 @@ class Op {
     Client* client_ = nullptr;
     Program program_;
     std::uint32_t tries_ = 0;
+    std::uint64_t patience_ends_ns_ = 0;  // for NFS3ERR_JUKEBOX
     OpTimer timer_;
 };
 
@@ -115,6 +117,9 @@ class Client {
     void start(Op& op) noexcept;
     // `done` runs before this returns, with Errc::closed.
     void cancel(Op& op) noexcept;
+    // Calls that wait because the server asked for patience (NFS3ERR_JUKEBOX) are sent again now:
+    // after the transport was closed they all end.
+    void hurry() noexcept;
 
     // Takes over the limits of an FSINFO answer, clamped to the transport's and to whole pages
     // where they are larger than one. Errc::bad_message when the server allows nothing at all.
@@ -123,7 +128,10 @@ class Client {
     void limit_sizes(std::uint32_t read, std::uint32_t write) noexcept;
     const TransferSizes& sizes() const noexcept { return sizes_; }
 
-    std::uint64_t timeout_ns = 60 * kNsPerSec;  // of every call
+    std::uint64_t timeout_ns = 60 * kNsPerSec;  // of every answer
+    // For so long a call that is answered with NFS3ERR_JUKEBOX is repeated, with a new XID each
+    // time, before that status is told.
+    std::uint64_t jukebox_ns = 60 * kNsPerSec;
     sunrpc::Xprt& xprt() noexcept { return nfs_.xprt(); }
     Loop& loop() noexcept { return xprt().loop(); }
     ClientCounters& counters() noexcept { return counters_; }
@@ -133,6 +141,7 @@ class Client {
     friend class Op;
     void send(Op& op) noexcept;
     sunrpc::Clnt nfs_, mount_;
+    List<Op, Op> patient_;  // wait after NFS3ERR_JUKEBOX
     TransferSizes sizes_;
     ClientCounters counters_;
 };
@@ -302,6 +311,22 @@ class ExportOp final : public Op {
     ExportOp& operator=(const ExportOp&) = delete;
     ~ExportOp() override { free_results(); }
     mountexports3 res{};
+
+  protected:
+    void prepare() noexcept override { free_results(); }
+
+  private:
+    void free_results() noexcept;
+};
+
+// MOUNT v3 DUMP: who has mounted what, as far as the server remembers.
+class DumpOp final : public Op {
+  public:
+    DumpOp() noexcept : Op(Program::mount, MOUNTPROC3_DUMP, nullptr, &res) {}
+    DumpOp(const DumpOp&) = delete;
+    DumpOp& operator=(const DumpOp&) = delete;
+    ~DumpOp() override { free_results(); }
+    mountlist3 res{};
 
   protected:
     void prepare() noexcept override { free_results(); }

@@ -36,11 +36,12 @@ DirReader::DirReader(Client& client) noexcept : client_(client) {
     plain_.done = on_plain;
 }
 
-void DirReader::start(const FileHandle& directory) noexcept {
+void DirReader::start(const FileHandle& directory, What what) noexcept {
     NR_ASSERT(on_entry != nullptr && done != nullptr);
     directory_ = directory;
-    use_plain_ = false;
-    cookie_ = 0;
+    use_plain_ = what == What::names;
+    cookie_ = mark_ = since_mark_ = 0;
+    next_mark_ = 1;
     verifier_ = {};
     empty_replies_ = 0;
     entries_ = replies_ = 0;
@@ -89,7 +90,6 @@ void DirReader::on_plain(Op& op) noexcept {
 template <class Ok>
 void DirReader::take(Ok& ok) noexcept {
     ++replies_;
-    const std::uint64_t asked_from = cookie_;
     bool any = false;
     for (auto* entry = ok.reply.entries; entry != nullptr; entry = entry->nextentry) {
         any = true;
@@ -106,14 +106,29 @@ void DirReader::take(Ok& ok) noexcept {
         finish(Outcome{});
         return;
     }
-    // A server that has neither entries nor the end to tell (case B77), or that sends us back to
-    // where we asked from, would keep us for ever. It gets one more chance in the first case.
-    empty_replies_ = any ? 0 : empty_replies_ + 1;
-    if (empty_replies_ > 1 || (any && cookie_ == asked_from)) {
+    if (!advances(any)) {
         finish(Outcome::failed(Error{Errc::bad_message, 0, "directory listing does not advance"}));
         return;
     }
+    if (entries_ > entries_max) {
+        finish(Outcome::failed(Error{Errc::bad_message, 0, "directory listing without end"}));
+        return;
+    }
     ask();
+}
+
+// A server that has neither entries nor the end to tell (case B77), or that sends us back to where
+// we have been, would keep us for ever. It gets one more chance in the first case.
+bool DirReader::advances(bool any) noexcept {
+    empty_replies_ = any ? 0 : empty_replies_ + 1;
+    if (!any) return empty_replies_ < 2;
+    if (cookie_ == mark_) return false;
+    if (++since_mark_ == next_mark_) {
+        mark_ = cookie_;
+        since_mark_ = 0;
+        next_mark_ *= 2;
+    }
+    return true;
 }
 
 void DirReader::finish(const Outcome& why) noexcept {

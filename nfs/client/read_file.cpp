@@ -43,14 +43,33 @@ void FileReader::start(const Options& options) noexcept {
         options.length > UINT64_MAX - options.offset ? UINT64_MAX : options.offset + options.length;
     bytes_ = 0;
     running_ = true;
-    finishing_ = false;
+    finishing_ = has_attributes_ = false;
     pump();
 }
 
 // Up to the size that is known READs go out as slots allow; behind it one at a time, until the
 // server says that it is the end.
 bool FileReader::may_read_on() const noexcept {
-    return outcome.ok() && next_ < end_ && (next_ < options_.size_hint || busy_ == 0);
+    if (!outcome.ok() || next_ >= end_) return false;
+    if (busy_ == 0) return true;
+    if (next_ >= options_.size_hint) return false;
+    std::uint64_t first = next_;
+    for (std::uint32_t i = 0; i < depth_; ++i) {
+        if (slots_[i].state_ != Slot::State::free) first = std::min(first, slots_[i].offset());
+    }
+    return next_ - first < std::uint64_t{kWindowDepths} * depth_ * options_.block;
+}
+
+void FileReader::note_attributes(const post_op_attr& told) noexcept {
+    if (told.attributes_follow == FALSE) return;
+    const fattr3& attr = told.post_op_attr_u.attributes;
+    const auto is_newer = [](const nfstime3& a, const nfstime3& b) {
+        return a.seconds != b.seconds ? a.seconds > b.seconds : a.nseconds > b.nseconds;
+    };
+    if (has_attributes_ && !is_newer(attr.ctime, attributes_.ctime)) return;
+    attributes_ = attr;
+    clean_type(attributes_);
+    has_attributes_ = true;
 }
 
 void FileReader::pump() noexcept {
@@ -100,6 +119,7 @@ void FileReader::take(Slot& slot) noexcept {
         return;
     }
     const std::uint32_t count = slot.op_.res.READ3res_u.resok.count;
+    note_attributes(slot.op_.res.READ3res_u.resok.file_attributes);
     if (slot.op_.eof()) end_ = std::min(end_, slot.offset() + count);
     if (count == 0) {
         // No byte and no end: asking again might go on for ever.

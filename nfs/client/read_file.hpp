@@ -35,6 +35,9 @@ class FileReader {
         std::uint64_t size_hint = 0;  // the file's size as known: up to there READs go out at once
         std::uint32_t block = 0;      // bytes of one READ; 0: the client's read size
     };
+    // No READ begins so many blocks, times the depth, behind one that is not done: all before that
+    // has been consumed, and a copy that was broken off goes on from there.
+    static constexpr std::uint32_t kWindowDepths = 2;
     // In no order of offsets, each byte once. Called on the loop; the consumer calls consumed(slot)
     // then or later.
     using OnData = void (*)(FileReader& reader, Slot& slot) noexcept;
@@ -58,6 +61,9 @@ class FileReader {
     void fail(const Outcome& why) noexcept;
     bool running() const noexcept { return running_; }
     std::uint64_t bytes() const noexcept { return bytes_; }  // handed to the consumer so far
+    // The newest of what the answers told (by change time), after `done`; nullptr: they told
+    // nothing.
+    const fattr3* attributes() const noexcept { return has_attributes_ ? &attributes_ : nullptr; }
     std::uint32_t depth() const noexcept { return depth_; }
     Slot& slot(std::uint32_t index) noexcept { return slots_[index]; }
 
@@ -67,6 +73,7 @@ class FileReader {
     static void on_finished(Task& task) noexcept;
     void pump() noexcept;
     bool may_read_on() const noexcept;
+    void note_attributes(const post_op_attr& told) noexcept;
     void take(Slot& slot) noexcept;
     void release(Slot& slot) noexcept;
     void maybe_finish() noexcept;
@@ -89,6 +96,8 @@ class FileReader {
     std::uint64_t bytes_ = 0;
     std::uint32_t busy_ = 0;  // slots not free
     bool running_ = false, finishing_ = false;
+    bool has_attributes_ = false;
+    fattr3 attributes_{};
 };
 
 }  // namespace nfsrdma::nfs::client

@@ -53,8 +53,16 @@ void FileWriter::start(const Options& options) noexcept {
     pump();
 }
 
+bool FileWriter::in_window() const noexcept {
+    std::uint64_t first = next_number_;
+    for (std::uint32_t i = 0; i < depth_; ++i) {
+        if (slots_[i].state_ != Slot::State::free) first = std::min(first, slots_[i].number_);
+    }
+    return next_number_ - first < std::uint64_t{kWindowDepths} * depth_;
+}
+
 void FileWriter::pump() noexcept {
-    for (std::uint32_t i = 0; i < depth_ && outcome.ok() && !input_ended_; ++i) {
+    for (std::uint32_t i = 0; i < depth_ && outcome.ok() && !input_ended_ && in_window(); ++i) {
         Slot& slot = slots_[i];
         if (slot.state_ != Slot::State::free) continue;
         Result<sunrpc::Payload> payload = client_.xprt().get_payload(options_.block);
@@ -69,6 +77,7 @@ void FileWriter::pump() noexcept {
         slot.payload_ = *std::move(payload);
         slot.memory_ = slot.payload_.memory().first(options_.block);
         slot.state_ = Slot::State::filling;
+        slot.number_ = next_number_++;
         ++busy_;
         on_room(*this, slot);
     }
@@ -95,7 +104,7 @@ void FileWriter::filled(Slot& slot, std::uint64_t offset, std::uint32_t size) no
 void FileWriter::send(Slot& slot) noexcept {
     slot.state_ = Slot::State::writing;
     slot.op_.args.file = options_.file.view();
-    slot.op_.args.stable = options_.one_stable_write ? FILE_SYNC : UNSTABLE;
+    slot.op_.args.stable = options_.stable ? FILE_SYNC : UNSTABLE;
     slot.op_.set_data(slot.memory().subspan(slot.at_, slot.size_ - slot.at_));
     client_.start(slot.op_);
 }

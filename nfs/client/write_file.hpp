@@ -26,15 +26,17 @@ class FileWriter {
         State state_ = State::free;
         sunrpc::Payload payload_;
         std::span<std::byte> memory_;
-        std::uint32_t at_ = 0;    // bytes of memory that are written
-        std::uint32_t size_ = 0;  // bytes that were filled
+        std::uint64_t number_ = 0;  // counts the pieces, in the order in which room was given
+        std::uint32_t at_ = 0;      // bytes of memory that are written
+        std::uint32_t size_ = 0;    // bytes that were filled
         WriteOp op_;
     };
     struct Options {
         FileHandle file;
         std::uint32_t block = 0;  // 0: the client's write size
-        bool one_stable_write =
-            false;  // there will be one slot only: FILE_SYNC instead of a COMMIT
+        // FILE_SYNC instead of a COMMIT: where there is but one piece, or where the source cannot
+        // be read again should the server forget.
+        bool stable = false;
     };
     // Fill `slot.memory()` and call filled(), then or later; or call end_of_input(slot) when there
     // is nothing more.
@@ -43,6 +45,8 @@ class FileWriter {
     using OnRestart = void (*)(FileWriter& writer) noexcept;
     using Done = void (*)(FileWriter& writer) noexcept;  // once; not from inside start()
 
+    // No piece is written so many, times the depth, behind one that is not done: see FileReader.
+    static constexpr std::uint32_t kWindowDepths = 2;
     FileWriter(Client& client, std::uint32_t depth);
     ~FileWriter();  // not while it runs
     FileWriter(const FileWriter&) = delete;
@@ -70,6 +74,7 @@ class FileWriter {
     static void on_wake(sunrpc::SlotWaiter& waiter) noexcept;
     static void on_finished(Task& task) noexcept;
     void pump() noexcept;
+    bool in_window() const noexcept;
     void send(Slot& slot) noexcept;
     void take(Slot& slot) noexcept;
     void note_verifier(const char* verifier) noexcept;
@@ -101,6 +106,7 @@ class FileWriter {
     std::uint32_t restarts_ = 0;
     std::uint32_t busy_ = 0;
     std::uint64_t bytes_ = 0;
+    std::uint64_t next_number_ = 0;
 };
 
 }  // namespace nfsrdma::nfs::client

@@ -1,6 +1,8 @@
 #include "tools/nfsrdma/calls.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <unistd.h>
 
 #include "tools/nfsrdma/text.hpp"
 
@@ -11,6 +13,7 @@ using nfs::client::FileHandle;
 using nfs::client::Outcome;
 
 constexpr std::uint64_t kForeverNs = 365ull * 24 * 3600 * kNsPerSec;
+constexpr int kListingsMax = 4;  // of a directory that changes faster than it can be read
 
 }  // namespace
 
@@ -22,9 +25,13 @@ bool Calls::mount(const std::string& wanted) {
     Outcome outcome;
     if (find_export(path, exports)) {
         if (try_mount(export_, outcome)) return true;
-        complain(server_.server(), "cannot mount '" + export_ + "': " + to_string(outcome));
+        if (!interrupted_) {
+            complain(server_.server(), "cannot mount '" + export_ + "': " + explain(outcome));
+        }
+        export_.clear();
         return false;
     }
+    if (interrupted_) return false;
     if (exports.empty()) {
         for (std::string tried = path;;) {
             if (try_mount(tried, outcome)) return true;
@@ -35,10 +42,30 @@ bool Calls::mount(const std::string& wanted) {
     std::string known;
     for (const std::string& name : exports)
         known += " " + name;
-    complain(server_.server(),
-             "'" + path + "' is not exported: " +
-                 (known.empty() ? to_string(outcome) : "the exports are" + known));
+    complain(server_.server(), "'" + path + "' is not exported: " +
+                                   (known.empty() ? explain(outcome) : "the exports are" + known));
     return false;
+}
+
+std::string Calls::explain(const Outcome& outcome) const {
+    std::string text = to_string(outcome);
+    if (!outcome.rpc) {
+        const Error& error = outcome.rpc.error();
+        if (error.code == Errc::reconnect) {
+            text += "; what was asked for last may or may not have been done";
+        } else if (error.code == Errc::refused &&
+                   outcome.rpc_status == sunrpc::RpcStatus::auth_error && !identity_.empty()) {
+            text += "; the call was made as " + identity_;
+        }
+        return text;
+    }
+    const bool forbidden = outcome.status == NFS3ERR_ACCES || outcome.status == NFS3ERR_PERM;
+    if (forbidden && !identity_.empty()) text += "; the call was made as " + identity_;
+    return text;
+}
+
+void Calls::complain_about(const std::string& place, const Outcome& outcome) const {
+    if (!interrupted_) complain(place, explain(outcome));
 }
 
 bool Calls::find_export(const std::string& path, std::vector<std::string>& exports) {
@@ -74,6 +101,19 @@ void Calls::wait_until(const std::function<bool()>& finished) {
     const auto ask = [](void* arg) { return (*static_cast<const std::function<bool()>*>(arg))(); };
     std::function<bool()> copy = finished;
     loop().run_until(ask, &copy, kForeverNs);
+}
+
+void Calls::wait_or_leave(const std::function<bool()>& finished) {
+    wait_until([&] { return finished() || interrupted_; });
+    const auto ask = [](void* arg) { return (*static_cast<const std::function<bool()>*>(arg))(); };
+    std::function<bool()> copy = finished;
+    if (!interrupted_ || loop().run_until(ask, &copy, kNsPerSec)) {
+        wait_until(finished);
+        return;
+    }
+    complain("", "interrupted");
+    (void)std::fflush(nullptr);
+    ::_exit(status(kFailed));
 }
 
 void Calls::sleep(std::uint64_t ns) {
@@ -154,40 +194,68 @@ Found Calls::look_up(const FileHandle& directory, const std::string& name) {
     return found;
 }
 
-Outcome Calls::list(const FileHandle& directory, std::vector<Entry>& entries) {
+Outcome Calls::list(const FileHandle& directory, std::vector<Entry>& entries,
+                    const ListOptions& options) {
+    Outcome outcome;
+    for (int tries = 0; tries < kListingsMax; ++tries) {
+        entries.clear();
+        outcome = list_once(directory, entries, options);
+        if (!outcome.rpc || outcome.status != NFS3ERR_BAD_COOKIE) break;
+    }
+    // Stable: of two with one name the first that was sent stays in front.
+    std::stable_sort(entries.begin(), entries.end(),
+                     [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    if (!options.names_only) complete(directory, entries);
+    // What was renamed meanwhile may be told of twice.
+    const auto last = std::unique(
+        entries.begin(), entries.end(),
+        [](const Entry& a, const Entry& b) { return a.name == b.name && a.handle == b.handle; });
+    entries.erase(last, entries.end());
+    for (std::size_t i = 1; i < entries.size(); ++i)
+        entries[i].repeated = entries[i].name == entries[i - 1].name;
+    return outcome;
+}
+
+Outcome Calls::list_once(const FileHandle& directory, std::vector<Entry>& entries,
+                         const ListOptions& options) {
     struct Listing {
         std::vector<Entry>& entries;
+        bool dots;
         bool finished = false;
-    } listing{entries};
+    } listing{entries, options.dots};
     nfs::client::DirReader reader(*client_);
     reader.user = &listing;
     reader.on_entry = [](nfs::client::DirReader& r, const nfs::client::DirEntry& from) noexcept {
+        Listing& self = *static_cast<Listing*>(r.user);
         const std::string_view name = from.name;
-        if (name == "." || name == "..") return true;
-        Entry entry;
+        if (!self.dots && (name == "." || name == "..")) return true;
+        Entry& entry = self.entries.emplace_back();
         entry.name = name;
         entry.handle = from.handle;
         if (from.attributes != nullptr) entry.attributes = *from.attributes;
         entry.known = from.attributes != nullptr && !from.handle.empty();
-        static_cast<Listing*>(r.user)->entries.push_back(std::move(entry));
         return true;
     };
     reader.done = [](nfs::client::DirReader& r) noexcept {
         static_cast<Listing*>(r.user)->finished = true;
     };
-    reader.start(directory);
+    using What = nfs::client::DirReader::What;
+    reader.start(directory, options.names_only ? What::names : What::everything);
     wait_until([&] { return listing.finished; });
-    std::sort(entries.begin(), entries.end(),
-              [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    return reader.outcome;
+}
+
+void Calls::complete(const FileHandle& directory, std::vector<Entry>& entries) {
     for (Entry& entry : entries) {
-        if (entry.known || !nfs::client::is_plain_name(entry.name.c_str())) continue;
+        const bool dot = entry.name == "." || entry.name == "..";
+        if (entry.known || (!dot && !nfs::client::is_plain_name(entry.name.c_str()))) continue;
+        if (interrupted_ || !connected()) return;
         Found found = look_up(directory, entry.name);
         if (!found.outcome.ok()) continue;  // gone meanwhile, or not for us
         entry.handle = found.handle;
         entry.attributes = found.attributes;
         entry.known = true;
     }
-    return reader.outcome;
 }
 
 }  // namespace nfsrdma::tool

@@ -8,6 +8,7 @@
 #include "nfs/client/client.hpp"
 #include "nfs/client/read_dir.hpp"
 #include "nfs/client/walk.hpp"
+#include "tools/nfsrdma/options.hpp"
 #include "tools/nfsrdma/url.hpp"
 
 namespace nfsrdma::tool {
@@ -17,7 +18,13 @@ struct Entry {
     std::string name;
     fattr3 attributes{};
     nfs::client::FileHandle handle;
-    bool known = false;  // attributes and handle were told
+    bool known = false;     // attributes and handle were told
+    bool repeated = false;  // the same name stands before it, for something else
+};
+
+struct ListOptions {
+    bool names_only = false;  // attributes and handles are not asked for
+    bool dots = false;        // with "." and ".." as far as the server has them
 };
 
 // What a path leads to.
@@ -40,36 +47,52 @@ class Calls {
 
     // Mounts the export that holds `path`; false after complaint.
     bool mount(const std::string& path);
+    // For people: the outcome, and what may help.
+    std::string explain(const nfs::client::Outcome& outcome) const;
+    // "nfsrdma: PLACE: WHY", but not after the user has interrupted: the rest only follows from it.
+    void complain_about(const std::string& place, const nfs::client::Outcome& outcome) const;
     nfs::client::Client& client() noexcept { return *client_; }
     Loop& loop() noexcept { return client_->loop(); }
     bool connected() const noexcept { return client_->xprt().connected(); }
     bool interrupted() const noexcept { return interrupted_; }
+    std::string server_name() const { return server_.server(); }
     const std::string& export_path() const noexcept { return export_; }
     // False, after complaint, when `url` is not below the export.
     bool holds(const Url& url) const;
 
     nfs::client::Outcome run(nfs::client::Op& op);
     void wait_until(const std::function<bool()>& finished);
+    // For what a helper thread may keep waiting for ever (a terminal, a pipe): after an interrupt
+    // it waits a second more and then ends the process.
+    void wait_or_leave(const std::function<bool()>& finished);
+    // What the command ends with: `status`, or what tells of the signal that ended it.
+    int status(int status) const noexcept { return signal_ == 0 ? status : kSignalBase + signal_; }
     void sleep(std::uint64_t ns);  // ends early when interrupted
     Found walk(const Url& url, bool follow_last);
     Found walk_to_parent(const Url& url);
     Found look_up(const nfs::client::FileHandle& directory, const std::string& name);
-    // Without "." and ".."; sorted by name. Entries of which the server told too little are looked
-    // up. Names are as the server sent them: see is_plain_name.
-    nfs::client::Outcome list(const nfs::client::FileHandle& directory,
-                              std::vector<Entry>& entries);
+    // Sorted by name. Entries of which the server told too little are looked up. Names are as the
+    // server sent them: see is_plain_name. Begins anew, a few times, when the server says that the
+    // directory has changed too much to go on (NFS3ERR_BAD_COOKIE).
+    nfs::client::Outcome list(const nfs::client::FileHandle& directory, std::vector<Entry>& entries,
+                              const ListOptions& options);
 
   protected:
     Calls() = default;
     nfs::client::Client* client_ = nullptr;
     Url server_;
-    std::string export_;  // normal; empty: nothing is mounted
+    std::string export_;    // normal; empty: nothing is mounted
+    std::string identity_;  // as whom the calls are made: "uid 1000, gid 1000"
     bool interrupted_ = false;
+    int signal_ = 0;  // that interrupted it
 
   private:
     bool try_mount(const std::string& path, nfs::client::Outcome& outcome);
     bool find_export(const std::string& path, std::vector<std::string>& exports);
     Found walk(const nfs::client::PathWalk::Options& options);
+    nfs::client::Outcome list_once(const nfs::client::FileHandle& directory,
+                                   std::vector<Entry>& entries, const ListOptions& options);
+    void complete(const nfs::client::FileHandle& directory, std::vector<Entry>& entries);
     std::string below_export(const Url& url) const;
     nfs::client::FileHandle root_;
 };

@@ -32,14 +32,17 @@ class Cat {
             static_cast<Cat*>(reader.user)->finished_ = true;
         };
     }
-    Outcome run(const nfs::client::FileHandle& file, std::uint64_t size) {
+    Outcome run(const nfs::client::FileHandle& file, std::uint64_t size, std::uint64_t offset,
+                std::uint64_t length) {
         finished_ = false;
-        next_ = 0;
+        next_ = offset;
         FileReader::Options options;
         options.file = file;
         options.size_hint = size;
+        options.offset = offset;
+        options.length = length;
         reader_.start(options);
-        session_.wait_until([this] { return finished_; });
+        session_.wait_or_leave([this] { return finished_; });
         bytes_ += reader_.bytes();
         return reader_.outcome;
     }
@@ -111,23 +114,26 @@ int run_cat(const Options& options) {
     const std::uint64_t begin = session->loop().now_ns();
     Cat cat(*session);
     for (const Url& url : urls) {
+        if (session->interrupted()) break;
         const Found found = session->walk(url, true);
         Outcome outcome = found.outcome;
         if (outcome.ok() && found.attributes.type == NF3DIR)
             outcome = Outcome::failed(NFS3ERR_ISDIR);
-        if (outcome.ok()) outcome = cat.run(found.handle, found.attributes.size);
+        if (outcome.ok()) {
+            outcome = cat.run(found.handle, found.attributes.size, options.offset, options.length);
+        }
         if (outcome.ok()) continue;
         status = kFailed;
         // A reader that has seen enough is no news.
         if (!outcome.rpc && outcome.rpc.error().code == Errc::system &&
             outcome.rpc.error().sys == EPIPE)
             break;
-        complain(url, outcome);
+        session->complain_about(url.text(), outcome);
     }
     const auto seconds =
         static_cast<double>(session->loop().now_ns() - begin) / static_cast<double>(kNsPerSec);
-    session->print_stats(seconds, cat.bytes(), stderr);
-    return status;
+    session->print_summary({seconds, cat.bytes()}, JsonObject(), stderr);
+    return session->status(status);
 }
 
 }  // namespace nfsrdma::tool

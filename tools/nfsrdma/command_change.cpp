@@ -3,20 +3,17 @@
 
 #include "tools/nfsrdma/command_support.hpp"
 #include "tools/nfsrdma/commands.hpp"
+#include "tools/nfsrdma/local_file.hpp"
+#include "tools/nfsrdma/op_pool.hpp"
 #include "tools/nfsrdma/put_job.hpp"
 #include "tools/nfsrdma/text.hpp"
+#include "tools/nfsrdma/tree_walk.hpp"
 
 namespace nfsrdma::tool {
 namespace {
 
 using nfs::client::FileHandle;
 using nfs::client::Outcome;
-
-std::uint32_t permitted_by_umask(std::uint32_t mode) {
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    return mode & ~static_cast<std::uint32_t>(mask);
-}
 
 Outcome make_directory(Session& session, const FileHandle& parent, std::string name,
                        FileHandle& made) {
@@ -57,87 +54,64 @@ Outcome make_path(Session& session, const Url& url) {
     }
 }
 
-// Removes trees: the entries of one directory with many calls in flight, then the directory.
-class Remover {
+// Removes trees: what is in a directory with many calls in flight, then the directory.
+class Remover final : public TreeVisitor {
   public:
-    Remover(Session& session, const Url& url, std::uint32_t jobs) : session_(session), url_(url) {
-        for (std::uint32_t i = 0; i < std::max(jobs, 1u); ++i) {
-            Job& job = *jobs_.emplace_back(std::make_unique<Job>());
-            job.remover = this;
-            job.op.user = &job;
-            job.op.done = on_removed;
-        }
-    }
-    bool remove_tree(const FileHandle& directory, const std::string& below, std::uint32_t depth) {
-        if (depth > kTreeDepthMax) {
-            complain(url_.text() + below, "the tree is too deep");
-            return false;
-        }
-        std::vector<Entry> entries;
-        Outcome outcome = session_.list(directory, entries);
-        bool good = outcome.ok();
-        if (!good) complain(url_, below, outcome);
-        for (Entry& entry : entries) {
-            if (session_.interrupted() || !session_.connected()) return false;
-            const std::string path = below + "/" + entry.name;
-            if (!nfs::client::is_plain_name(entry.name.c_str())) {
-                complain(url_.text() + path, "the server sent a name that is none");
-                good = false;
-            } else if (entry.known && entry.attributes.type == NF3DIR) {
-                good = remove_directory(directory, entry, path, depth) && good;
-            } else {
-                remove_file(directory, entry.name, path);
-            }
-        }
-        session_.wait_until([this] { return busy_ == 0; });
-        return good && !failed_;
+    Remover(Session& session, std::uint32_t jobs)
+        : session_(session), pool_(session, jobs, [this](const Pool::Slot& slot) {
+              if (!is_gone(slot.op.outcome)) told(slot.label, slot.op.outcome);
+          }) {}
+    // The directory itself is removed in `parent`.
+    bool remove(const Entry& directory, const FileHandle& parent, const std::string& path) {
+        root_parent_ = parent;
+        walk_tree(session_, *this, directory, path, WalkOptions{});
+        pool_.wait_for_all();
+        return good_ && !session_.interrupted() && session_.connected();
     }
 
   private:
-    struct Job {
-        Remover* remover = nullptr;
-        nfs::client::RemoveOp op;
-        std::string name, path;
-        bool busy = false;
-    };
-    bool remove_directory(const FileHandle& parent, Entry& entry, const std::string& path,
-                          std::uint32_t depth) {
-        if (!remove_tree(entry.handle, path, depth + 1)) return false;
+    using Pool = OpPool<nfs::client::RemoveOp>;
+    // Meanwhile another may have been faster.
+    static bool is_gone(const Outcome& outcome) {
+        return outcome.ok() || (outcome.rpc && outcome.status == NFS3ERR_NOENT);
+    }
+    bool enter(const Entry& /*directory*/, const std::string& /*path*/) override { return true; }
+    bool listed(const std::vector<Entry>& /*entries*/, const std::string& /*path*/) override {
+        return true;
+    }
+    void leaf(const Entry& entry, const FileHandle& parent, const std::string& path) override {
+        Pool::Slot& slot = pool_.get();
+        slot.object = parent;
+        slot.name = entry.name;
+        slot.label = path;
+        slot.op.args.object = {slot.object.view(), slot.name.data()};
+        pool_.start(slot);
+    }
+    void leave(const Entry& directory, const FileHandle& parent, const std::string& path) override {
+        pool_.wait_for_all();
+        const FileHandle& in = parent.empty() ? root_parent_ : parent;
+        std::string name = directory.name;
         nfs::client::RmdirOp op;
-        op.args.object = {parent.view(), entry.name.data()};
+        op.args.object = {in.view(), name.data()};
         const Outcome outcome = session_.run(op);
-        if (!outcome.ok()) complain(url_, path, outcome);
-        return outcome.ok();
+        // Something in it could not be removed, and that has been said.
+        const bool follows = !good_ && outcome.rpc && outcome.status == NFS3ERR_NOTEMPTY;
+        if (!is_gone(outcome) && !follows) told(path, outcome);
     }
-    void remove_file(const FileHandle& parent, const std::string& name, const std::string& path) {
-        session_.wait_until([this] { return busy_ < jobs_.size(); });
-        for (auto& job : jobs_) {
-            if (job->busy) continue;
-            job->busy = true;
-            ++busy_;
-            job->name = name;
-            job->path = path;
-            job->op.args.object = {parent.view(), job->name.data()};
-            session_.client().start(job->op);
-            return;
-        }
+    void failed(const std::string& path, const std::string& why) override {
+        good_ = false;
+        if (!session_.interrupted()) complain(path, why);
     }
-    static void on_removed(nfs::client::Op& op) noexcept {
-        Job& job = *static_cast<Job*>(op.user);
-        Remover& self = *job.remover;
-        job.busy = false;
-        --self.busy_;
-        const bool gone =
-            op.outcome.rpc && op.outcome.status == NFS3ERR_NOENT;  // meanwhile, by another
-        if (op.outcome.ok() || gone) return;
-        self.failed_ = true;
-        complain(self.url_, job.path, op.outcome);
+    void told(const std::string& path, const Outcome& outcome) {
+        good_ = false;
+        session_.complain_about(path, outcome);
     }
+    bool stopped() const override { return false; }
+
     Session& session_;
-    const Url& url_;
-    std::vector<std::unique_ptr<Job>> jobs_;
-    std::size_t busy_ = 0;
-    bool failed_ = false;
+    FileHandle root_parent_;
+    bool good_ = true;
+    Pool pool_;
 };
 
 bool remove_one(Session& session, const Options& options, const Url& url) {
@@ -148,7 +122,7 @@ bool remove_one(Session& session, const Options& options, const Url& url) {
     if (!found.outcome.ok()) {
         if (options.force && found.outcome.rpc && found.outcome.status == NFS3ERR_NOENT)
             return true;
-        complain(url, found.outcome);
+        session.complain_about(url.text(), found.outcome);
         return false;
     }
     std::string name = parent.name;
@@ -156,30 +130,35 @@ bool remove_one(Session& session, const Options& options, const Url& url) {
         nfs::client::RemoveOp op;
         op.args.object = {parent.handle.view(), name.data()};
         const Outcome outcome = session.run(op);
-        if (!outcome.ok()) complain(url, outcome);
+        if (!outcome.ok()) session.complain_about(url.text(), outcome);
         return outcome.ok();
     }
     if (!options.recursive) {
         complain(url.text(), "is a directory; rm -r removes it with all that is in it");
         return false;
     }
-    Remover remover(session, url, options.jobs);
-    if (!remover.remove_tree(found.handle, "", 0)) return false;
-    nfs::client::RmdirOp op;
-    op.args.object = {parent.handle.view(), name.data()};
-    const Outcome outcome = session.run(op);
-    if (!outcome.ok()) complain(url, outcome);
-    return outcome.ok();
+    const Entry directory{name, found.attributes, found.handle, true, false};
+    return Remover(session, options.jobs).remove(directory, parent.handle, url.text());
 }
 
-// Where a name goes: into `to` when that is a directory, else to be `to` itself.
-Found destination(Session& session, const Url& to, const std::string& name) {
-    Found found = session.walk(to, true);
-    if (found.outcome.ok() && found.attributes.type == NF3DIR) {
-        found.name = name;
-        return found;
+bool move_one(Session& session, const Url& url, const Url& target) {
+    const Found from = session.walk_to_parent(url);
+    if (!from.outcome.ok()) {
+        session.complain_about(url.text(), from.outcome);
+        return false;
     }
-    return session.walk_to_parent(to);
+    const Found to = destination(session, target, from.name);
+    if (!to.outcome.ok()) {
+        session.complain_about(target.text(), to.outcome);
+        return false;
+    }
+    std::string old_name = from.name, new_name = to.name;
+    nfs::client::RenameOp op;
+    op.args.from = {from.handle.view(), old_name.data()};
+    op.args.to = {to.handle.view(), new_name.data()};
+    const Outcome outcome = session.run(op);
+    if (!outcome.ok()) session.complain_about(url.text(), outcome);
+    return outcome.ok();
 }
 
 }  // namespace
@@ -201,11 +180,11 @@ int run_mkdir(const Options& options) {
                           : parent.outcome;
         }
         if (outcome.ok()) continue;
-        complain(url, outcome);
+        session->complain_about(url.text(), outcome);
         status = kFailed;
     }
-    session->print_stats(0, 0);
-    return status;
+    session->print_summary({}, JsonObject());
+    return session->status(status);
 }
 
 int run_rm(const Options& options) {
@@ -214,10 +193,11 @@ int run_rm(const Options& options) {
     std::unique_ptr<Session> session = open_for(options, urls, status);
     if (session == nullptr) return status;
     for (const Url& url : urls) {
+        if (session->interrupted()) break;
         if (!remove_one(*session, options, url)) status = kFailed;
     }
-    session->print_stats(0, 0);
-    return status;
+    session->print_summary({}, JsonObject());
+    return session->status(status);
 }
 
 int run_mv(const Options& options) {
@@ -225,24 +205,22 @@ int run_mv(const Options& options) {
     int status = kOk;
     std::unique_ptr<Session> session = open_for(options, urls, status);
     if (session == nullptr) return status;
-    const Found from = session->walk_to_parent(urls.at(0));
-    Found to;
-    to.outcome = from.outcome;
-    if (from.outcome.ok()) to = destination(*session, urls.at(1), from.name);
-    if (!to.outcome.ok()) {
-        complain(from.outcome.ok() ? urls.at(1) : urls.at(0), to.outcome);
-        return kFailed;
+    const Url to = urls.back();
+    urls.pop_back();
+    if (urls.size() > 1) {
+        const Found found = session->walk(to, true);
+        if (!found.outcome.ok() || found.attributes.type != NF3DIR) {
+            session->complain_about(
+                to.text(), found.outcome.ok() ? Outcome::failed(NFS3ERR_NOTDIR) : found.outcome);
+            return session->status(kFailed);
+        }
     }
-    std::string old_name = from.name, new_name = to.name;
-    nfs::client::RenameOp op;
-    op.args.from = {from.handle.view(), old_name.data()};
-    op.args.to = {to.handle.view(), new_name.data()};
-    if (const Outcome outcome = session->run(op); !outcome.ok()) {
-        complain(urls.at(0), outcome);
-        return kFailed;
+    for (const Url& url : urls) {
+        if (session->interrupted()) break;
+        if (!move_one(*session, url, to)) status = kFailed;
     }
-    session->print_stats(0, 0);
-    return kOk;
+    session->print_summary({}, JsonObject());
+    return session->status(status);
 }
 
 int run_ln(const Options& options) {
@@ -261,8 +239,8 @@ int run_ln(const Options& options) {
     const std::string own_name = last_component(options.symbolic ? text : urls.front().path);
     const Found to = destination(*session, where, own_name);
     if (!to.outcome.ok()) {
-        complain(where, to.outcome);
-        return kFailed;
+        session->complain_about(where.text(), to.outcome);
+        return session->status(kFailed);
     }
     std::string name = to.name;
     Outcome outcome;
@@ -275,8 +253,8 @@ int run_ln(const Options& options) {
     } else {
         const Found from = session->walk(urls.front(), false);
         if (!from.outcome.ok()) {
-            complain(urls.front(), from.outcome);
-            return kFailed;
+            session->complain_about(urls.front().text(), from.outcome);
+            return session->status(kFailed);
         }
         nfs::client::LinkOp op;
         op.args.file = from.handle.view();
@@ -284,11 +262,11 @@ int run_ln(const Options& options) {
         outcome = session->run(op);
     }
     if (!outcome.ok()) {
-        complain(where, outcome);
-        return kFailed;
+        session->complain_about(where.text(), outcome);
+        return session->status(kFailed);
     }
-    session->print_stats(0, 0);
-    return kOk;
+    session->print_summary({}, JsonObject());
+    return session->status(kOk);
 }
 
 }  // namespace nfsrdma::tool

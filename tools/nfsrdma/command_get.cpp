@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/nfsrdma/command_copy.hpp"
 #include "tools/nfsrdma/command_support.hpp"
 #include "tools/nfsrdma/commands.hpp"
 #include "tools/nfsrdma/local_file.hpp"
@@ -57,6 +58,21 @@ bool open_target(const std::string& target, bool must_be_directory, Target& out)
     return true;
 }
 
+// See is_copy_itself.
+bool goes_on_in(Session& session, const Target& target, const Url& url) {
+    if (!target.name.empty()) return false;
+    const Found source = session.walk(url, true);
+    if (!source.outcome.ok() || source.attributes.type != NF3DIR) return false;
+    Result<std::vector<std::string>> there = names_in(target.directory.get());
+    return there &&
+           is_copy_itself(last_component(url.path), *there, remote_names(session, source.handle));
+}
+
+// get URL... -: to standard output, as cat does.
+bool is_stdout(const std::string& path) {
+    return path == "-";
+}
+
 }  // namespace
 
 int run_get(const Options& options) {
@@ -66,41 +82,42 @@ int run_get(const Options& options) {
         local = sources.back();
         sources.pop_back();
     }
+    if (is_stdout(local)) {
+        Options cat = options;
+        cat.paths = sources;
+        return run_cat(cat);
+    }
     std::vector<Url> urls;
     if (!parse_urls(sources, urls)) return kUsage;
-    raise_descriptor_limit();
-    Target target;
     if (local.empty()) {
         complain("", "the local path is empty");
         return kUsage;
     }
+    raise_descriptor_limit();
+    Target target;
     if (!open_target(local, urls.size() > 1, target)) return kFailed;
     int status = kOk;
     std::unique_ptr<Session> session = open_for(options, urls, status);
     if (session == nullptr) return status;
 
-    bool good = true;
-    double seconds = 0;
-    std::uint64_t bytes = 0;
-    {
-        std::uint64_t total = 0;
-        if (urls.size() == 1 && !options.recursive) {
-            const Found found = session->walk(urls.front(), true);
-            if (found.outcome.ok()) total = found.attributes.size;
-        }
-        Progress progress(session->loop(), ::isatty(STDOUT_FILENO) != 0 && !options.json, total);
-        TreeGetter getter(*session, CopyOptions{options.recursive, options.jobs, kDepth}, progress);
-        for (const Url& url : urls) {
-            const Place place = place_of(target, url);
-            getter.get(url, target.directory.get(), place.name, place.path);
-        }
-        good = getter.finish();
-        seconds = progress.seconds();
-        bytes = progress.bytes();
+    std::uint64_t total = 0;
+    if (urls.size() == 1 && !options.recursive) {
+        const Found found = session->walk(urls.front(), true);
+        if (found.outcome.ok()) total = found.attributes.size;
     }
-    if (session->interrupted()) complain("", "interrupted");
-    session->print_stats(seconds, bytes);
-    return good ? kOk : kFailed;
+    const bool goes_on = options.resume && options.recursive && urls.size() == 1 &&
+                         goes_on_in(*session, target, urls.front());
+    return copy_with(
+        *session, options, total,
+        [&](const CopyOptions& how, Progress& progress, CopyReport& report) {
+            TreeGetter getter(*session, how, progress, report);
+            for (const Url& url : urls) {
+                if (session->interrupted()) break;
+                const Place place = goes_on ? Place{".", target.path} : place_of(target, url);
+                getter.get(url, target.directory.get(), place.name, place.path);
+            }
+            return getter.finish();
+        });
 }
 
 }  // namespace nfsrdma::tool

@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/nfsrdma/command_copy.hpp"
 #include "tools/nfsrdma/command_support.hpp"
 #include "tools/nfsrdma/commands.hpp"
 #include "tools/nfsrdma/local_file.hpp"
+#include "tools/nfsrdma/stream_put.hpp"
 #include "tools/nfsrdma/text.hpp"
 #include "tools/nfsrdma/tree_put.hpp"
 
@@ -25,7 +27,7 @@ bool find_target(Session& session, const Url& url, bool must_be_directory, Found
     }
     const bool absent = target.outcome.rpc && target.outcome.status == NFS3ERR_NOENT;
     if (!target.outcome.ok() && !absent) {
-        complain(url, target.outcome);
+        session.complain_about(url.text(), target.outcome);
         return false;
     }
     if (must_be_directory) {
@@ -34,8 +36,21 @@ bool find_target(Session& session, const Url& url, bool must_be_directory, Found
         return false;
     }
     target = session.walk_to_parent(url);
-    if (!target.outcome.ok()) complain(url, target.outcome);
+    if (!target.outcome.ok()) session.complain_about(url.text(), target.outcome);
     return target.outcome.ok();
+}
+
+std::string own_name(std::string path);
+
+// See is_copy_itself. Then the target is what the URL names, in its parent.
+void go_on_in(Session& session, const std::string& source, const Url& url, Found& target) {
+    Result<UniqueFd> fd = open_directory(AT_FDCWD, source, true);
+    if (!target.name.empty() || !fd) return;
+    Result<std::vector<std::string>> names = names_in(fd->get());
+    if (!names) return;
+    if (!is_copy_itself(own_name(source), remote_names(session, target.handle), *names)) return;
+    const Found parent = session.walk_to_parent(url);
+    if (parent.outcome.ok()) target = parent;
 }
 
 std::uint64_t size_of(const std::string& path) {
@@ -60,10 +75,11 @@ int run_put(const Options& options) {
     std::vector<Url> urls;
     if (!parse_urls({sources.back()}, urls)) return kUsage;
     sources.pop_back();
+    const bool from_stdin = sources.size() == 1 && sources.front() == "-";
     raise_descriptor_limit();
     for (const std::string& source : sources) {
         struct stat st {};
-        if (::stat(source.c_str(), &st) == 0) continue;
+        if (from_stdin || ::stat(source.c_str(), &st) == 0) continue;
         complain(source, errno_text(errno));
         return kFailed;
     }
@@ -73,29 +89,33 @@ int run_put(const Options& options) {
     Found target;
     const bool must_be_directory =
         sources.size() > 1 || (urls.front().ends_in_slash() && !options.recursive);
-    if (!find_target(*session, urls.front(), must_be_directory, target)) return kFailed;
-
-    bool good = true;
-    double seconds = 0;
-    std::uint64_t bytes = 0;
-    {
-        std::uint64_t total = 0;
-        if (!options.recursive) {
-            for (const std::string& source : sources)
-                total += size_of(source);
-        }
-        Progress progress(session->loop(), ::isatty(STDOUT_FILENO) != 0 && !options.json, total);
-        TreePutter putter(*session, CopyOptions{options.recursive, options.jobs, kDepth}, progress);
-        for (const std::string& source : sources) {
-            putter.put(source, target.handle, target.name.empty() ? own_name(source) : target.name);
-        }
-        good = putter.finish();
-        seconds = progress.seconds();
-        bytes = progress.bytes();
+    if (!find_target(*session, urls.front(), must_be_directory, target))
+        return session->status(kFailed);
+    if (from_stdin && target.name.empty()) {
+        complain(urls.front().text(), "is a directory; standard input needs the name of a file");
+        return kFailed;
     }
-    if (session->interrupted()) complain("", "interrupted");
-    session->print_stats(seconds, bytes);
-    return good ? kOk : kFailed;
+
+    if (options.resume && options.recursive && sources.size() == 1)
+        go_on_in(*session, sources.front(), urls.front(), target);
+    std::uint64_t total = 0;
+    if (!options.recursive && !from_stdin) {
+        for (const std::string& source : sources)
+            total += size_of(source);
+    }
+    return copy_with(*session, options, total,
+                     [&](const CopyOptions& how, Progress& progress, CopyReport& report) {
+                         if (from_stdin)
+                             return put_stream(*session, STDIN_FILENO, target, urls.front().text(),
+                                               progress, report);
+                         TreePutter putter(*session, how, progress, report);
+                         for (const std::string& source : sources) {
+                             if (session->interrupted()) break;
+                             putter.put(source, target.handle,
+                                        target.name.empty() ? own_name(source) : target.name);
+                         }
+                         return putter.finish();
+                     });
 }
 
 }  // namespace nfsrdma::tool

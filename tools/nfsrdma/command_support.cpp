@@ -27,22 +27,35 @@ std::unique_ptr<Session> open_for(const Options& options, std::vector<Url>& urls
             return nullptr;
         }
     }
-    status = kFailed;
-    std::unique_ptr<Session> session = Session::open(options, urls.front());
+    std::unique_ptr<Session> session = Session::open(options, urls.front(), true, status);
     if (session == nullptr) return nullptr;
     for (const Url& url : urls) {
-        if (!session->holds(url)) return nullptr;
+        if (session->holds(url)) continue;
+        status = kFailed;
+        return nullptr;
     }
-    status = kOk;
     return session;
 }
 
-void complain(const Url& url, const nfs::client::Outcome& outcome) {
-    complain(url.text(), to_string(outcome));
+std::unique_ptr<Session> open_server(const Options& options, const std::string& server,
+                                     int& status) {
+    status = kUsage;
+    std::string why;
+    const std::optional<Url> url = parse_server(server, why);
+    if (!url) {
+        complain("", why);
+        return nullptr;
+    }
+    return Session::open(options, *url, false, status);
 }
 
-void complain(const Url& url, std::string_view below, const nfs::client::Outcome& outcome) {
-    complain(url.text() + std::string(below), to_string(outcome));
+Found destination(Session& session, const Url& to, const std::string& name) {
+    Found found = session.walk(to, true);
+    if (found.outcome.ok() && found.attributes.type == NF3DIR) {
+        found.name = name;
+        return found;
+    }
+    return session.walk_to_parent(to);
 }
 
 }  // namespace nfsrdma::tool

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "tools/nfsrdma/session.hpp"
-#include "tools/nfsrdma/tree_get.hpp"
 
 // What several subcommands need.
 namespace nfsrdma::tool {
@@ -14,9 +13,12 @@ bool parse_urls(const std::vector<std::string>& texts, std::vector<Url>& urls);
 // Parses, opens a session for the first and checks that it holds the others; nullptr and `status`
 // after complaint.
 std::unique_ptr<Session> open_for(const Options& options, std::vector<Url>& urls, int& status);
+// A session with a server alone, without a mount.
+std::unique_ptr<Session> open_server(const Options& options, const std::string& server,
+                                     int& status);
 
-void complain(const Url& url, const nfs::client::Outcome& outcome);
-void complain(const Url& url, std::string_view below, const nfs::client::Outcome& outcome);
+// Where a name goes: into `to` when that is a directory, else to be `to` itself.
+Found destination(Session& session, const Url& to, const std::string& name);
 
 inline constexpr std::uint32_t kDepth = 8;  // READs or WRITEs of one file in flight
 

@@ -14,7 +14,12 @@ int run_mkdir(const Options& options);
 int run_rm(const Options& options);
 int run_mv(const Options& options);
 int run_ln(const Options& options);
+int run_chmod(const Options& options);
+int run_chown(const Options& options);
+int run_touch(const Options& options);
+int run_truncate(const Options& options);
 int run_df(const Options& options);
 int run_ping(const Options& options);
+int run_showmount(const Options& options);
 
 }  // namespace nfsrdma::tool

@@ -14,11 +14,18 @@ struct Options {
 
     std::vector<std::string> paths;  // arguments of the command, in order
     bool recursive = false, long_listing = false, parents = false, symbolic = false, force = false;
+    bool all = false, directory_itself = false, null_ends = false, one_column = false;  // ls
+    bool resume = false, verify = false;                                                // get, put
+    bool mounts = false, directories = false, exports = false;                          // showmount
+    bool no_create = false;                                                             // touch
+    std::uint64_t offset = 0, length = UINT64_MAX;                                      // cat
+    std::string size, date;  // truncate, touch
     std::uint32_t jobs = 16;
     std::uint32_t count = 4;
     double interval_s = 0.2;
 };
 
-inline constexpr int kOk = 0, kFailed = 1, kUsage = 2;  // exit statuses
+// Exit statuses; a signal that ended the command gives 128 and its number, as shells do.
+inline constexpr int kOk = 0, kFailed = 1, kUsage = 2, kSignalBase = 128;
 
 }  // namespace nfsrdma::tool

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -16,6 +17,8 @@ class Progress {
     Progress& operator=(const Progress&) = delete;
 
     void add_bytes(std::uint64_t bytes) noexcept { bytes_ += bytes; }
+    // What is moved once more was counted already.
+    void take_back_bytes(std::uint64_t bytes) noexcept { bytes_ -= std::min(bytes, bytes_); }
     void add_file() noexcept { ++files_; }
     std::uint64_t bytes() const noexcept { return bytes_; }
     std::uint64_t files() const noexcept { return files_; }

@@ -3,10 +3,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <unistd.h>
+#include <utility>
 
 #include "tools/nfsrdma/local_file.hpp"
+#include "tools/nfsrdma/text.hpp"
 
 namespace nfsrdma::tool {
+namespace {
+
+constexpr std::uint32_t kAttempts = 3;  // at a source that changes while it is copied
+
+}  // namespace
 
 using nfs::client::FileHandle;
 using nfs::client::FileWriter;
@@ -18,14 +25,17 @@ void set_mode(sattr3& attributes, std::uint32_t mode) noexcept {
     attributes.mode.set_mode3_u.mode = mode & 07777;
 }
 
-void set_mtime(sattr3& attributes, const timespec& mtime) noexcept {
+void set_times(sattr3& attributes, const struct stat& from) noexcept {
+    attributes.atime.set_it = SET_TO_CLIENT_TIME;
+    attributes.atime.set_atime_u.atime = to_nfstime(from.st_atim);
     attributes.mtime.set_it = SET_TO_CLIENT_TIME;
-    attributes.mtime.set_mtime_u.mtime = to_nfstime(mtime);
+    attributes.mtime.set_mtime_u.mtime = to_nfstime(from.st_mtim);
 }
 
 PutJob::PutJob(nfs::client::Client& client, std::uint32_t depth, Progress& progress)
     : client_(client),
       progress_(progress),
+      depth_(depth),
       writer_(client, depth),
       reads_(std::make_unique<LocalRead[]>(writer_.depth())) {
     writer_.user = create_.user = lookup_.user = setattr_.user = this;
@@ -48,9 +58,24 @@ void PutJob::start(Task task) noexcept {
     busy_ = true;
     task_ = std::move(task);
     outcome = Outcome{};
-    next_ = data_end_ = 0;
-    sparse_ = static_cast<std::uint64_t>(task_.attributes.st_blocks) * 512 < size();
+    result = CopyResult{};
+    attempts_ = 0;
+    begin_ = read_ = 0;
+    made_ = writing_ = false;
     in_line_ = answers_from_memory(task_.fd.get());
+    if (task_.rules.resume) {
+        look_up();
+    } else {
+        create();
+    }
+}
+
+void PutJob::look_up() noexcept {
+    lookup_.args.what = {task_.directory.view(), task_.name.data()};
+    client_.start(lookup_);
+}
+
+void PutJob::create() noexcept {
     create_.args.where = {task_.directory.view(), task_.name.data()};
     create_.args.how.mode = UNCHECKED;
     sattr3& attributes = create_.args.how.createhow3_u.obj_attributes;
@@ -64,27 +89,66 @@ void PutJob::start(Task task) noexcept {
 
 void PutJob::on_created(Op& op) noexcept {
     PutJob& job = *static_cast<PutJob*>(op.user);
+    job.made_ = op.outcome.ok();
     if (!op.outcome.ok()) {
         job.finish(op.outcome);
     } else if (!job.create_.object.empty()) {
-        job.write_file(job.create_.object);
+        job.write_file(job.create_.object, 0);
     } else {
-        job.lookup_.args.what = {job.task_.directory.view(), job.task_.name.data()};
-        job.client_.start(job.lookup_);
+        job.look_up();
     }
 }
 
 void PutJob::on_looked_up(Op& op) noexcept {
     PutJob& job = *static_cast<PutJob*>(op.user);
-    if (!op.outcome.ok()) {
+    const bool absent = op.outcome.rpc && op.outcome.status == NFS3ERR_NOENT;
+    if (job.made_ && op.outcome.ok()) {
+        job.write_file(job.lookup_.object, 0);
+    } else if (!job.made_ && absent) {
+        job.create();
+    } else if (!op.outcome.ok()) {
         job.finish(op.outcome);
     } else {
-        job.write_file(job.lookup_.object);
+        job.take_what_is_there();
     }
 }
 
-void PutJob::write_file(const FileHandle& file) noexcept {
+// Of an earlier copy: skipped when it is whole, gone on with where that can be.
+void PutJob::take_what_is_there() noexcept {
+    const fattr3* const there = lookup_.attributes();
+    if (there == nullptr || there->type != NF3REG) {
+        create();
+        return;
+    }
+    file_ = lookup_.object;
+    CopyWish wish;
+    wish.size = size();
+    wish.mtime = to_nfstime(task_.attributes.st_mtim);
+    wish.resume = !has_holes();  // pieces of such a file do not lie side by side
+    wish.overlap = resume_overlap(client_, depth_);
+    if (there->size == wish.size && same_time(there->mtime, wish.mtime)) {
+        result.skipped = true;
+        if (task_.rules.verify) {
+            verify();
+        } else {
+            finish(Outcome{});
+        }
+        return;
+    }
+    const std::uint64_t begin = resume_offset(there->size, there->mtime, wish);
+    if (begin == 0) {
+        create();
+        return;
+    }
+    result.continued = true;
+    write_file(file_, begin);
+}
+
+void PutJob::write_file(const FileHandle& file, std::uint64_t begin) noexcept {
     file_ = file;
+    begin_ = next_ = begin;
+    data_end_ = 0;
+    sparse_ = has_holes();
     if (size() == 0) {
         set_attributes();
         return;
@@ -92,8 +156,9 @@ void PutJob::write_file(const FileHandle& file) noexcept {
     FileWriter::Options options;
     options.file = file;
     options.block =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(size(), client_.sizes().write));
-    options.one_stable_write = size() <= client_.sizes().write && !sparse_;
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(size() - begin, client_.sizes().write));
+    options.stable = size() <= client_.sizes().write && !sparse_;
+    writing_ = true;
     writer_.start(options);
 }
 
@@ -145,22 +210,39 @@ void PutJob::on_read(FileOp& file_op, std::int64_t result) noexcept {
         job.writer_.end_of_input(*op.slot);  // it became shorter meanwhile
     } else {
         job.progress_.add_bytes(static_cast<std::uint64_t>(result));
+        job.read_ += static_cast<std::uint64_t>(result);
         job.writer_.filled(*op.slot, op.offset, static_cast<std::uint32_t>(result));
     }
 }
 
 void PutJob::on_restart(FileWriter& writer) noexcept {
     PutJob& job = *static_cast<PutJob*>(writer.user);
-    job.next_ = job.data_end_ = 0;
+    // Also what an earlier copy had left may be lost.
+    job.begin_ = job.next_ = job.data_end_ = 0;
+    job.sparse_ = job.has_holes();
+    job.progress_.take_back_bytes(std::exchange(job.read_, 0));
 }
 
 void PutJob::on_write_done(FileWriter& writer) noexcept {
     PutJob& job = *static_cast<PutJob*>(writer.user);
     if (!writer.outcome.ok()) {
         job.finish(writer.outcome);
-    } else {
-        job.set_attributes();
+        return;
     }
+    if (has_changed(job.task_.fd.get(), job.task_.attributes)) {
+        if (job.copy_anew()) return;
+        job.result.trouble =
+            "the file keeps changing; the copy at the server may be a mixture of its states";
+    }
+    job.set_attributes();
+}
+
+// From the first byte on; false when that cannot be, or has not helped.
+bool PutJob::copy_anew() noexcept {
+    if (++attempts_ >= kAttempts || ::fstat(task_.fd.get(), &task_.attributes) != 0) return false;
+    progress_.take_back_bytes(std::exchange(read_, 0));
+    create();
+    return true;
 }
 
 void PutJob::set_attributes() noexcept {
@@ -169,9 +251,8 @@ void PutJob::set_attributes() noexcept {
     sattr3& attributes = setattr_.args.new_attributes;
     attributes = sattr3{};
     set_mode(attributes, task_.attributes.st_mode);
-    set_mtime(attributes, task_.attributes.st_mtim);
-    const bool ends_in_hole = static_cast<std::uint64_t>(task_.attributes.st_blocks) * 512 < size();
-    if (ends_in_hole) {
+    set_times(attributes, task_.attributes);
+    if (has_holes()) {
         attributes.size.set_it = TRUE;
         attributes.size.set_size3_u.size = size();
     }
@@ -180,12 +261,47 @@ void PutJob::set_attributes() noexcept {
 
 void PutJob::on_setattr(Op& op) noexcept {
     PutJob& job = *static_cast<PutJob*>(op.user);
-    if (op.outcome.ok()) job.progress_.add_file();
-    job.finish(op.outcome);
+    if (op.outcome.ok() && job.task_.rules.verify && job.result.trouble.empty()) {
+        job.verify();
+    } else {
+        job.finish(op.outcome);
+    }
+}
+
+void PutJob::verify() noexcept {
+    if (verifier_ == nullptr) {
+        verifier_ = std::make_unique<VerifyJob>(client_, depth_);
+        verifier_->user = this;
+        verifier_->done = on_verified;
+    }
+    verifier_->start(file_, size(), task_.fd.get());
+}
+
+void PutJob::on_verified(VerifyJob& verifier) noexcept {
+    PutJob& job = *static_cast<PutJob*>(verifier.user);
+    job.result.verified = verifier.same();
+    if (verifier.outcome.ok() && !verifier.same()) {
+        // What an earlier copy has left was not what it seemed to be.
+        const bool was_old = job.result.skipped || job.result.continued;
+        job.result.skipped = job.result.continued = false;
+        if (was_old && job.copy_anew()) return;
+        job.result.trouble = difference_text(verifier);
+    }
+    job.finish(verifier.outcome);
+}
+
+std::string PutJob::remains() const {
+    if (!made_ && !result.continued) return "";
+    const std::uint64_t there = begin_ + (writing_ ? writer_.bytes() : 0);
+    if (there == 0) return "; an empty file is left at the server";
+    return "; " + human_bytes(static_cast<double>(there)) +
+           " of it are at the server, and put --continue goes on with them";
 }
 
 void PutJob::finish(const Outcome& why) noexcept {
     outcome = why;
+    const bool good = why.ok() && result.trouble.empty();
+    if (good) progress_.add_file();
     task_.fd.reset();
     busy_ = false;
     done(*this);

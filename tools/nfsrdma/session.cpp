@@ -1,5 +1,6 @@
 #include "tools/nfsrdma/session.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -16,6 +17,8 @@ namespace nfsrdma::tool {
 namespace {
 
 constexpr std::uint64_t kGoodbyeNs = 5 * kNsPerSec;
+constexpr std::uint64_t kGoodbyeInterruptedNs = kNsPerSec;  // nobody likes to press it twice
+constexpr double kConnectMaxS = 10;                         // a host that is there answers in less
 
 Result<std::unique_ptr<Loop>> make_loop(const Options& options) {
     LoopOptions how;
@@ -69,7 +72,8 @@ std::string connect_trouble(const Error& error, const Url& url) {
 
 }  // namespace
 
-std::unique_ptr<Session> Session::open(const Options& options, const Url& url) {
+std::unique_ptr<Session> Session::open(const Options& options, const Url& url, bool mounted,
+                                       int& status) {
     std::unique_ptr<Session> session(new Session);
     session->options_ = options;
     session->server_ = url;
@@ -79,8 +83,13 @@ std::unique_ptr<Session> Session::open(const Options& options, const Url& url) {
                  "server for as long as it is "
                  "connected; use it for measurements among machines that you trust");
     }
-    if (!session->connect() || !session->mount(url.path)) return nullptr;
+    if (!session->connect() || (mounted && !session->mount(url.path))) {
+        if (session->interrupted_) complain("", "interrupted");
+        status = session->status(kFailed);
+        return nullptr;
+    }
     session->client().limit_sizes(options.rsize, options.wsize);
+    status = kOk;
     return session;
 }
 
@@ -117,8 +126,11 @@ bool Session::open_device(const SockAddr& server) {
 bool Session::open_transport(const SockAddr& server) {
     xprtrdma::TransportOptions how;
     how.registration = registration_of(options_.registration);
-    how.connect_timeout_ns =
-        static_cast<std::uint64_t>(options_.timeout_s * static_cast<double>(kNsPerSec));
+    const auto to_ns = [](double seconds) {
+        return static_cast<std::uint64_t>(seconds * static_cast<double>(kNsPerSec));
+    };
+    how.connect_timeout_ns = to_ns(std::min(options_.timeout_s, kConnectMaxS));
+    how.reply_timeout_ns = to_ns(options_.timeout_s);
     std::optional<Result<void>> outcome;
     const auto connected_to = [](void* arg, Result<void> result) noexcept {
         *static_cast<std::optional<Result<void>>*>(arg) = result;
@@ -132,13 +144,13 @@ bool Session::open_transport(const SockAddr& server) {
     bool truncated = false;
     const sunrpc::AuthSys sys = sunrpc::AuthSys::of_process(truncated);
     nfs_ = std::make_unique<nfs::client::Client>(*transport_, &sys);
-    nfs_->timeout_ns = how.connect_timeout_ns;
+    nfs_->timeout_ns = nfs_->jukebox_ns = to_ns(options_.timeout_s);
+    identity_ = "uid " + std::to_string(sys.uid) + ", gid " + std::to_string(sys.gid);
     client_ = nfs_.get();
     // A signal closes the transport, which ends this as well.
     wait_until([&] { return outcome.has_value(); });
     if (!*outcome) {
-        complain(server_.server(),
-                 interrupted_ ? "interrupted" : connect_trouble(outcome->error(), server_));
+        if (!interrupted_) complain(server_.server(), connect_trouble(outcome->error(), server_));
         return false;
     }
     if (truncated) {
@@ -160,10 +172,12 @@ Session::~Session() {
     if (transport_ != nullptr) {
         transport_->close();
         const auto idle = [](void* arg) { return static_cast<xprtrdma::Transport*>(arg)->idle(); };
-        if (!loop_->run_until(idle, transport_.get(), kGoodbyeNs)) {
-            complain(server_.server(), "the connection does not end; leaving without");
+        const std::uint64_t patience = interrupted_ ? kGoodbyeInterruptedNs : kGoodbyeNs;
+        if (!loop_->run_until(idle, transport_.get(), patience)) {
+            if (!interrupted_)
+                complain(server_.server(), "the connection does not end; leaving without");
             (void)std::fflush(nullptr);
-            ::_exit(kFailed);
+            ::_exit(status(kFailed));
         }
     }
     transport_.reset();
@@ -198,18 +212,28 @@ void Session::on_signal(FdWatch& watch, std::uint32_t /*events*/) noexcept {
     sigaddset(&set, SIGTERM);
     signalfd_siginfo info{};
     // Read it, or it kills us at once when it is no longer blocked.
-    (void)!::read(session.signal_fd_.get(), &info, sizeof info);
+    const ssize_t size = ::read(session.signal_fd_.get(), &info, sizeof info);
+    session.signal_ = size == sizeof info ? static_cast<int>(info.ssi_signo) : SIGINT;
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
     if (session.transport_ != nullptr) session.transport_->close();
+    if (session.nfs_ != nullptr) session.nfs_->hurry();
 }
 
-void Session::print_stats(double seconds, std::uint64_t bytes, std::FILE* json_to) {
-    if (!options_.json && !options_.stats) return;
-    const std::vector<Statistic> statistics =
-        statistics_of(transport_->counters(), transport_->io_counters(), nfs_->rpc_counters(),
-                      Moved{seconds, bytes});
-    const std::string text = options_.json ? to_json(statistics) : to_text(statistics);
-    (void)std::fputs(text.c_str(), options_.json ? json_to : stderr);
+std::vector<Statistic> Session::statistics(const Moved& moved) {
+    return statistics_of(transport_->counters(), transport_->io_counters(), nfs_->rpc_counters(),
+                         moved);
+}
+
+void Session::print_stats(const Moved& moved) {
+    if (interrupted_) complain("", "interrupted");
+    if (options_.stats) (void)std::fputs(to_text(statistics(moved)).c_str(), stderr);
+}
+
+void Session::print_summary(const Moved& moved, JsonObject object, std::FILE* to) {
+    print_stats(moved);
+    if (!options_.json) return;
+    add_to(object, statistics(moved));
+    (void)std::fputs(object.line().c_str(), to);
 }
 
 }  // namespace nfsrdma::tool

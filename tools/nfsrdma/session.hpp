@@ -7,7 +7,9 @@
 #include "base/loop.hpp"
 #include "base/unique_fd.hpp"
 #include "tools/nfsrdma/calls.hpp"
+#include "tools/nfsrdma/json.hpp"
 #include "tools/nfsrdma/options.hpp"
+#include "tools/nfsrdma/stats.hpp"
 #include "verbs/device.hpp"
 #include "xprtrdma/transport.hpp"
 
@@ -16,19 +18,22 @@ namespace nfsrdma::tool {
 // The world of one run: loop, device, connection, NFS client. Opened for one server and one export.
 class Session final : public Calls {
   public:
-    // Connects and mounts the export that holds `url`; nullptr after having said on standard error
-    // what is wrong.
-    static std::unique_ptr<Session> open(const Options& options, const Url& url);
+    // Connects, and mounts the export that holds `url` unless `mounted` is false; nullptr after
+    // having said on standard error what is wrong. `status` is the exit status then.
+    static std::unique_ptr<Session> open(const Options& options, const Url& url, bool mounted,
+                                         int& status);
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     ~Session() override;  // unmounts, disconnects, waits until everything is home
 
-    // Prints the counters as --stats and --json ask; `seconds` and `bytes` of the transfer, for the
-    // throughput.
-    void print_stats(double seconds, std::uint64_t bytes, std::FILE* json_to = stdout);
+    // Prints the counters to standard error when --stats asks for them.
+    void print_stats(const Moved& moved = {});
+    // The same, and with --json one line of JSON: what `object` holds, and the counters.
+    void print_summary(const Moved& moved, JsonObject object, std::FILE* to = stdout);
 
   private:
     Session() = default;
+    std::vector<Statistic> statistics(const Moved& moved);
     bool connect();
     bool open_device(const SockAddr& server);
     bool open_transport(const SockAddr& server);

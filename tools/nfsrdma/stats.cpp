@@ -46,13 +46,9 @@ std::vector<Statistic> statistics_of(const xprtrdma::TransportCounters& rdma,
     };
 }
 
-std::string to_json(const std::vector<Statistic>& statistics) {
-    std::string out = "{";
-    for (const Statistic& statistic : statistics) {
-        if (out.size() > 1) out += ",";
-        out += std::string("\"") + statistic.name + "\":" + number(statistic);
-    }
-    return out + "}\n";
+void add_to(JsonObject& object, const std::vector<Statistic>& statistics) {
+    for (const Statistic& statistic : statistics)
+        object.add_raw(statistic.name, number(statistic));
 }
 
 std::string to_text(const std::vector<Statistic>& statistics) {

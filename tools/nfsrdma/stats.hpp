@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sunrpc/clnt.hpp"
+#include "tools/nfsrdma/json.hpp"
 #include "xprtrdma/transport.hpp"
 
 namespace nfsrdma::tool {
@@ -25,6 +26,6 @@ std::vector<Statistic> statistics_of(const xprtrdma::TransportCounters& rdma,
                                      const pools::IoCounters& io, const sunrpc::ClntCounters& rpc,
                                      const Moved& moved);
 std::string to_text(const std::vector<Statistic>& statistics);
-std::string to_json(const std::vector<Statistic>& statistics);  // one object on one line
+void add_to(JsonObject& object, const std::vector<Statistic>& statistics);
 
 }  // namespace nfsrdma::tool

@@ -79,6 +79,50 @@ std::string time_text(const nfstime3& time) {
     return out.data();
 }
 
+const char* type_word(ftype3 type) noexcept {
+    switch (type) {
+        case NF3REG:
+            return "file";
+        case NF3DIR:
+            return "directory";
+        case NF3BLK:
+            return "block";
+        case NF3CHR:
+            return "character";
+        case NF3LNK:
+            return "link";
+        case NF3SOCK:
+            return "socket";
+        case NF3FIFO:
+            return "fifo";
+    }
+    return "unknown";
+}
+
+void add_attributes(JsonObject& object, const fattr3& attributes) {
+    std::array<char, 8> mode{};
+    (void)std::snprintf(mode.data(), mode.size(), "%04o", attributes.mode & 07777u);
+    object.add("type", type_word(attributes.type))
+        .add("mode", mode.data())
+        .add("nlink", attributes.nlink)
+        .add("uid", attributes.uid)
+        .add("gid", attributes.gid)
+        .add("size", attributes.size)
+        .add("used", attributes.used)
+        .add("fsid", attributes.fsid)
+        .add("fileid", attributes.fileid);
+    const auto add_time = [&object](const std::string& name, const nfstime3& time) {
+        object.add(name, time.seconds).add(name + "_ns", time.nseconds);
+    };
+    add_time("atime", attributes.atime);
+    add_time("mtime", attributes.mtime);
+    add_time("ctime", attributes.ctime);
+    if (attributes.type == NF3BLK || attributes.type == NF3CHR) {
+        object.add("rdev_major", attributes.rdev.specdata1)
+            .add("rdev_minor", attributes.rdev.specdata2);
+    }
+}
+
 void complain(std::string_view place, std::string_view what) {
     const std::string line = place.empty()
                                  ? "nfsrdma: " + printable(what) + "\n"

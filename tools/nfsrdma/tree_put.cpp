@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -14,17 +13,28 @@ namespace nfsrdma::tool {
 using nfs::client::FileHandle;
 using nfs::client::Outcome;
 
-TreePutter::TreePutter(Calls& calls, const CopyOptions& options, Progress& progress)
+TreePutter::TreePutter(Calls& calls, const CopyOptions& options, Progress& progress,
+                       CopyReport& report)
     : calls_(calls),
       options_(options),
+      report_(report),
       jobs_(calls, options.jobs, options.depth, progress,
-            [this](const std::string& label, const Outcome& outcome) {
-                trouble(label, to_string(outcome));
-            }) {}
+            [this](const PutJob& job) { on_done(job); }) {}
 
-void TreePutter::trouble(const std::string& place, const std::string& what) {
-    failed_ = true;
-    if (!calls_.interrupted()) complain(place, what);
+void TreePutter::failed(const std::string& place, const std::string& why) {
+    report_.failed(place, why, calls_.interrupted());
+}
+
+void TreePutter::failed(const std::string& place, const Outcome& outcome) {
+    failed(place, calls_.explain(outcome));
+    if (!outcome.rpc) return;
+    // With each further file it would be the same.
+    hopeless_ = hopeless_ || outcome.status == NFS3ERR_NOSPC || outcome.status == NFS3ERR_DQUOT ||
+                outcome.status == NFS3ERR_ROFS;
+}
+
+bool TreePutter::stopped() const {
+    return hopeless_ || calls_.interrupted() || !calls_.connected();
 }
 
 void TreePutter::put(const std::string& path, const FileHandle& directory,
@@ -32,51 +42,58 @@ void TreePutter::put(const std::string& path, const FileHandle& directory,
     struct stat st {};
     // An argument that is a link means what it leads to; in a tree links stay links.
     if (::stat(path.c_str(), &st) != 0) {
-        trouble(path, errno_text(errno));
+        failed(path, errno_text(errno));
         return;
     }
     if (S_ISDIR(st.st_mode) && !options_.recursive) {
-        trouble(path, "is a directory; put -r copies it with all that is in it");
+        failed(path, "is a directory; put -r copies it with all that is in it");
         return;
     }
-    put_entry(Source{AT_FDCWD, path, path, true}, st, Target{directory, name}, 0);
+    path_ = path;
+    put_entry(Source{AT_FDCWD, path, path_, true}, st, Target{directory, name});
+    walk();
+    if (calls_.interrupted() || !calls_.connected()) failed(path, "not all of it was copied");
 }
 
-void TreePutter::put_entry(const Source& source, const struct stat& st, const Target& target,
-                           std::uint32_t depth) {
+void TreePutter::put_entry(const Source& source, const struct stat& st, const Target& target) {
     if (S_ISDIR(st.st_mode)) {
-        put_directory(source, st, target, depth);
+        put_directory(source, st, target);
     } else if (S_ISREG(st.st_mode)) {
         put_file(source, target);
     } else if (S_ISLNK(st.st_mode)) {
         put_link(source, st, target);
     } else {
-        complain(source.path, "left out: it is neither file, directory nor symbolic link");
+        report_.left_out(source.path, "it is neither file, directory nor symbolic link");
     }
 }
 
 void TreePutter::put_file(const Source& source, const Target& target) {
     Result<UniqueFd> fd = open_source(source.at, source.name, source.follow_link);
     if (!fd) {
-        trouble(source.path, errno_text(fd.error().sys));
+        failed(source.path, errno_text(fd.error().sys));
         return;
     }
     PutJob::Task task;
     if (::fstat(fd->get(), &task.attributes) != 0) {
-        trouble(source.path, errno_text(errno));
+        failed(source.path, errno_text(errno));
+        return;
+    }
+    if (!S_ISREG(task.attributes.st_mode)) {
+        failed(source.path, "became something else than a file");
         return;
     }
     task.fd = *std::move(fd);
     task.directory = target.directory;
     task.name = target.name;
     task.label = source.path;
+    task.rules = options_.rules;
     jobs_.start(std::move(task));
 }
 
 void TreePutter::put_link(const Source& source, const struct stat& st, const Target& target) {
     Result<std::string> text = read_symlink(source.at, source.name);
     if (!text) {
-        trouble(source.path, errno_text(text.error().sys));
+        failed(source.path, errno_text(text.error().sys));
         return;
     }
     std::string name = target.name;
@@ -84,7 +101,7 @@ void TreePutter::put_link(const Source& source, const struct stat& st, const Tar
     op.args.where = {target.directory.view(), name.data()};
     op.args.symlink.symlink_data = text->data();
     set_mode(op.args.symlink.symlink_attributes, st.st_mode);
-    set_mtime(op.args.symlink.symlink_attributes, st.st_mtim);
+    set_times(op.args.symlink.symlink_attributes, st);
     Outcome outcome = calls_.run(op);
     // A link that is there is replaced; anything else is not.
     if (outcome.rpc && outcome.status == NFS3ERR_EXIST) {
@@ -96,7 +113,11 @@ void TreePutter::put_link(const Source& source, const struct stat& st, const Tar
             if (outcome.ok()) outcome = calls_.run(op);
         }
     }
-    if (!outcome.ok()) trouble(source.path, to_string(outcome));
+    if (!outcome.ok()) {
+        failed(source.path, outcome);
+        return;
+    }
+    ++report_.links;
 }
 
 // The directory at the server: made, or there already.
@@ -118,93 +139,110 @@ Outcome TreePutter::make_remote(const Target& target, FileHandle& made) {
     return found.outcome;
 }
 
-void TreePutter::put_directory(const Source& source, const struct stat& st, const Target& target,
-                               std::uint32_t depth) {
-    if (depth > kTreeDepthMax) {
-        trouble(source.path, "the tree is too deep");
+void TreePutter::put_directory(const Source& source, const struct stat& st, const Target& target) {
+    if (levels_.size() >= options_.depth_max) {
+        failed(source.path, "the tree is too deep");
         return;
     }
+    Level level;
     Result<UniqueFd> fd = open_directory(source.at, source.name, source.follow_link);
     if (!fd) {
-        trouble(source.path, errno_text(fd.error().sys));
+        failed(source.path, errno_text(fd.error().sys));
         return;
     }
-    FileHandle directory = target.directory;
-    if (!target.name.empty()) {
-        const Outcome outcome = make_remote(target, directory);
-        if (!outcome.ok()) {
-            trouble(source.path, to_string(outcome));
-            return;
-        }
-        directories_.push_back({directory, st, source.path});
-    }
-    put_below(fd->get(), source.path, directory, depth);
-}
-
-namespace {
-
-// Names in the directory, without "." and "..", sorted. The descriptor stays open.
-Result<std::vector<std::string>> names_in(int fd) {
-    const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    DIR* const dir = copy < 0 ? nullptr : ::fdopendir(copy);
-    if (dir == nullptr) {
-        const int error = errno;
-        if (copy >= 0) ::close(copy);
-        return Error{Errc::system, error, "read directory"};
-    }
-    std::vector<std::string> names;
-    errno = 0;
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): this stream is ours alone
-    while (const dirent* const entry = ::readdir(dir)) {
-        const std::string_view name = entry->d_name;
-        if (name != "." && name != "..") names.emplace_back(name);
-        errno = 0;
-    }
-    const int error = errno;
-    ::closedir(dir);
-    if (error != 0) return Error{Errc::system, error, "read directory"};
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
-}  // namespace
-
-void TreePutter::put_below(int local, const std::string& path, const FileHandle& directory,
-                           std::uint32_t depth) {
-    Result<std::vector<std::string>> names = names_in(local);
+    Result<std::vector<std::string>> names = names_in(fd->get());
     if (!names) {
-        trouble(path, errno_text(names.error().sys));
+        failed(source.path, errno_text(names.error().sys));
         return;
     }
-    for (const std::string& name : *names) {
-        if (calls_.interrupted() || !calls_.connected()) {
-            failed_ = true;
+    level.fd = *std::move(fd);
+    level.names = *std::move(names);
+    level.remote = target.directory;
+    level.path_size = path_.size();
+    if (!target.name.empty()) {
+        const Outcome outcome = make_remote(target, level.remote);
+        if (!outcome.ok()) {
+            failed(source.path, outcome);
             return;
         }
-        std::string below = path;
-        below.append("/").append(name);
-        struct stat st {};
-        if (::fstatat(local, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
-            trouble(below, errno_text(errno));
-            continue;
+        directories_.push_back({level.remote, st, source.path});
+        ++report_.directories;
+    }
+    levels_.push_back(std::move(level));
+}
+
+void TreePutter::walk() {
+    while (!levels_.empty() && !stopped()) {
+        Level& level = levels_.back();
+        if (level.next == level.names.size()) {
+            levels_.pop_back();
+        } else {
+            put_next();
         }
-        put_entry(Source{local, name, below, false}, st, Target{directory, name}, depth + 1);
+    }
+    levels_.clear();
+}
+
+void TreePutter::put_next() {
+    Level& level = levels_.back();
+    const std::string name = std::move(level.names[level.next++]);
+    path_.resize(level.path_size);
+    path_ += "/";
+    path_ += name;
+    struct stat st {};
+    if (::fstatat(level.fd.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        failed(path_, errno_text(errno));
+        return;
+    }
+    put_entry(Source{level.fd.get(), name, path_, false}, st, Target{level.remote, name});
+}
+
+void TreePutter::on_done(const PutJob& job) {
+    const CopyResult& result = job.result;
+    if (result.verified) ++report_.verified;
+    if (job.outcome.ok() && result.trouble.empty()) {
+        ++(result.skipped ? report_.skipped : report_.files);
+        if (result.continued) ++report_.continued;
+        return;
+    }
+    if (calls_.interrupted()) {
+        report_.failed(job.label(), "interrupted" + job.remains(), job.remains().empty());
+        return;
+    }
+    if (!result.trouble.empty()) {
+        failed(job.label(), result.trouble);
+        return;
+    }
+    const std::string why = calls_.explain(job.outcome) + job.remains();
+    failed(job.label(), why);
+    if (job.outcome.rpc) {
+        const nfsstat3 status = job.outcome.status;
+        hopeless_ = hopeless_ || status == NFS3ERR_NOSPC || status == NFS3ERR_DQUOT ||
+                    status == NFS3ERR_ROFS;
     }
 }
 
 bool TreePutter::finish() {
     jobs_.wait_for_all();
+    using Slot = OpPool<nfs::client::SetattrOp>::Slot;
+    OpPool<nfs::client::SetattrOp> pool(calls_, options_.jobs, [this](const Slot& slot) {
+        if (!slot.op.outcome.ok()) failed(slot.label, slot.op.outcome);
+    });
+    // Those that are deepest come first: one that may not be passed through is in nobody's way.
     for (auto made = directories_.rbegin(); made != directories_.rend(); ++made) {
         if (calls_.interrupted() || !calls_.connected()) break;
-        nfs::client::SetattrOp op;
-        op.args.object = made->handle.view();
-        set_mode(op.args.new_attributes, made->attributes.st_mode);
-        set_mtime(op.args.new_attributes, made->attributes.st_mtim);
-        const Outcome outcome = calls_.run(op);
-        if (!outcome.ok()) trouble(made->path, to_string(outcome));
+        Slot& slot = pool.get();
+        slot.object = made->handle;
+        slot.label = made->path;
+        slot.op.args = SETATTR3args{};
+        slot.op.args.object = slot.object.view();
+        set_mode(slot.op.args.new_attributes, made->attributes.st_mode);
+        set_times(slot.op.args.new_attributes, made->attributes);
+        pool.start(slot);
     }
+    pool.wait_for_all();
     directories_.clear();
-    return !failed_ && !jobs_.failed() && !calls_.interrupted();
+    return report_.good();
 }
 
 }  // namespace nfsrdma::tool

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "tools/nfsrdma/calls.hpp"
+#include "tools/nfsrdma/copy_report.hpp"
 #include "tools/nfsrdma/job_set.hpp"
+#include "tools/nfsrdma/op_pool.hpp"
 #include "tools/nfsrdma/put_job.hpp"
 #include "tools/nfsrdma/tree_get.hpp"
 
@@ -14,7 +16,7 @@ namespace nfsrdma::tool {
 // Copies local files and trees to the server.
 class TreePutter {
   public:
-    TreePutter(Calls& calls, const CopyOptions& options, Progress& progress);
+    TreePutter(Calls& calls, const CopyOptions& options, Progress& progress, CopyReport& report);
     // The local `path` becomes `name` in `directory`; a local directory's content goes into
     // `directory` when `name` is empty.
     void put(const std::string& path, const nfs::client::FileHandle& directory,
@@ -27,7 +29,7 @@ class TreePutter {
     struct Source {
         int at;
         std::string name;
-        std::string path;  // for messages
+        const std::string& path;  // for messages
         bool follow_link;
     };
     struct Made {
@@ -36,25 +38,37 @@ class TreePutter {
         std::string path;
     };
     struct Target {
-        const nfs::client::FileHandle& directory;
+        nfs::client::FileHandle directory;
         std::string name;
     };
-    void trouble(const std::string& place, const std::string& what);
-    void put_entry(const Source& source, const struct stat& st, const Target& target,
-                   std::uint32_t depth);
+    // A local directory that the walk is in.
+    struct Level {
+        UniqueFd fd;
+        std::vector<std::string> names;
+        std::size_t next = 0;
+        std::size_t path_size = 0;
+        nfs::client::FileHandle remote;
+    };
+    void failed(const std::string& place, const std::string& why);
+    void failed(const std::string& place, const nfs::client::Outcome& outcome);
+    bool stopped() const;
+    void put_entry(const Source& source, const struct stat& st, const Target& target);
     void put_file(const Source& source, const Target& target);
     void put_link(const Source& source, const struct stat& st, const Target& target);
-    void put_directory(const Source& source, const struct stat& st, const Target& target,
-                       std::uint32_t depth);
-    void put_below(int local, const std::string& path, const nfs::client::FileHandle& directory,
-                   std::uint32_t depth);
+    void put_directory(const Source& source, const struct stat& st, const Target& target);
+    void walk();
+    void put_next();
     nfs::client::Outcome make_remote(const Target& target, nfs::client::FileHandle& made);
+    void on_done(const PutJob& job);
 
     Calls& calls_;
     const CopyOptions options_;
+    CopyReport& report_;
     JobSet<PutJob> jobs_;
+    std::vector<Level> levels_;
+    std::string path_;  // of what the walk is at
     std::vector<Made> directories_;
-    bool failed_ = false;
+    bool hopeless_ = false;  // the server is full, or lets nothing be written
 };
 
 }  // namespace nfsrdma::tool

@@ -1,5 +1,6 @@
 #include "tools/nfsrdma/url.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 namespace nfsrdma::tool {
@@ -77,6 +78,21 @@ std::optional<Url> parse_url(std::string_view text, std::string& why) {
         }
     }
     return url;
+}
+
+std::optional<Url> parse_server(std::string_view text, std::string& why) {
+    if (looks_like_url(text)) {
+        const bool has_path = text.find('/', kScheme.size()) != std::string_view::npos;
+        return parse_url(has_path ? std::string(text) : std::string(text) + "/", why);
+    }
+    std::string url = std::string(kScheme);
+    // An IPv6 address as it is, without brackets.
+    const bool is_v6 = std::count(text.begin(), text.end(), ':') > 1 && text.front() != '[';
+    url += is_v6 ? "[" + std::string(text) + "]" : std::string(text);
+    std::optional<Url> parsed;
+    if (text.find('/') == std::string_view::npos) parsed = parse_url(url + "/", why);
+    if (!parsed) why = "'" + std::string(text) + "' is no server; expected HOST[:PORT]";
+    return parsed;
 }
 
 bool is_path_prefix(std::string_view prefix, std::string_view path) noexcept {

@@ -22,6 +22,9 @@ bool looks_like_url(std::string_view text) noexcept;
 // Nothing when it is none; `why` then says what is wrong.
 std::optional<Url> parse_url(std::string_view text, std::string& why);
 
+// A server alone: HOST, HOST:PORT, an address in brackets, or any URL.
+std::optional<Url> parse_server(std::string_view text, std::string& why);
+
 // "/srv/data" is a prefix of "/srv/data/x" and of itself, not of "/srv/database"; "/" is of all.
 // `path` is normal: see below.
 bool is_path_prefix(std::string_view prefix, std::string_view path) noexcept;

@@ -1,6 +1,7 @@
 #include "nfs/client/client.hpp"
 
 #include <cstring>
+#include <set>
 
 #include "tests/nfs/client/fake_server.hpp"
 #include "tests/nfs/client/world.hpp"
@@ -274,14 +275,43 @@ TEST_F(FakeClientTest, StatusAndTypeOfAnyNumber) {
     }
 }
 
-TEST_F(FakeClientTest, JukeboxIsTriedAgainAndThenTold) {
+TEST_F(FakeClientTest, B109_JukeboxIsTriedAgainWithANewXidAndThenTold) {
+    std::set<std::uint32_t> xids;
+    xprt.call_fate = [&](std::uint32_t xid) {
+        EXPECT_TRUE(xids.insert(xid).second);
+        return testing::Fate{};
+    };
     GetattrOp op;
     op.args.object = handle.view();
     fake.jukebox_left = 3;
     EXPECT_TRUE(run(op).ok());
     EXPECT_EQ(client.counters().jukebox, 3u);
+    EXPECT_EQ(xids.size(), 4u);
     fake.jukebox_left = 100;
+    client.jukebox_ns = 10 * kNsPerSec;
+    const std::uint64_t begin = world.clock.now_ns();
     EXPECT_EQ(run(op).status, NFS3ERR_JUKEBOX);
+    const std::uint64_t waited = world.clock.now_ns() - begin;
+    EXPECT_GT(waited, 5 * kNsPerSec);
+    EXPECT_LE(waited, 10 * kNsPerSec);
+}
+
+// After the transport was closed nobody waits for a jukebox.
+TEST_F(FakeClientTest, HurryEndsThePatience) {
+    fake.jukebox_left = 100;
+    GetattrOp op;
+    op.args.object = handle.view();
+    bool finished = false;
+    op.user = &finished;
+    op.done = [](Op& o) noexcept { *static_cast<bool*>(o.user) = true; };
+    client.start(op);
+    ASSERT_TRUE(world.run_until([&] { return client.counters().jukebox == 4; }));
+    const std::uint64_t begin = world.clock.now_ns();
+    xprt.close();
+    client.hurry();
+    ASSERT_TRUE(world.run_until([&] { return finished; }));
+    EXPECT_FALSE(op.outcome.rpc);
+    EXPECT_LT(world.clock.now_ns() - begin, kNsPerMs);
 }
 
 TEST_F(FakeClientTest, CancelWhileTheJukeboxPlays) {

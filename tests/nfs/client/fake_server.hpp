@@ -2,6 +2,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -109,6 +110,15 @@ struct FakeServer {
             entry.name = name;
             entry.cookie = 7;
             res.READDIRPLUS3res_u.resok.reply.entries = &entry;
+        } else if (self.cookie_circle != 0) {
+            // Ever new names, and cookies that lead in a circle; or on and on.
+            const auto& args = *static_cast<READDIRPLUS3args*>(call.args);
+            static std::string name;
+            static entryplus3 entry{};
+            name = "n" + std::to_string(self.listings);
+            entry.name = name.data();
+            entry.cookie = args.cookie < self.cookie_circle ? args.cookie + 1 : 5;
+            res.READDIRPLUS3res_u.resok.reply.entries = &entry;
         }
         call.reply();  // otherwise no entries and no end
     }
@@ -140,6 +150,7 @@ struct FakeServer {
     std::vector<char> file;
     std::uint32_t read_most = UINT32_MAX, write_most = UINT32_MAX;
     bool tells_eof = true, always_stable = false, readdir_only = false, stuck_cookie = false;
+    std::uint64_t cookie_circle = 0;  // back to 5 behind this one
     u_int lie_about_count = 0;
     int verifier = 1;
     nfsstat3 write_status = NFS3_OK;

@@ -115,6 +115,42 @@ TEST_F(FakeDirReaderTest, CookieThatDoesNotAdvanceIsAnError) {
     EXPECT_EQ(fake.listings, 2u);
 }
 
+TEST_F(FakeDirReaderTest, B77_CookiesThatLeadInACircleAreAnError) {
+    for (const std::uint64_t last : {6u, 7u, 100u, 1000u}) {
+        fake.cookie_circle = last;
+        fake.listings = 0;
+        Listing listing(client);
+        listing.reader.start(dir);
+        ASSERT_TRUE(world.run_until([&] { return listing.finished; }, 5 * kNsPerSec)) << last;
+        ASSERT_FALSE(listing.reader.outcome.rpc) << last;
+        EXPECT_EQ(listing.reader.outcome.rpc.error().code, Errc::bad_message);
+        EXPECT_LE(fake.listings, 4 * last);
+    }
+}
+
+TEST_F(FakeDirReaderTest, ADirectoryWithoutEndIsAnError) {
+    fake.cookie_circle = UINT64_MAX;
+    Listing listing(client);
+    listing.reader.entries_max = 500;
+    listing.reader.start(dir);
+    ASSERT_TRUE(world.run_until([&] { return listing.finished; }, 5 * kNsPerSec));
+    ASSERT_FALSE(listing.reader.outcome.rpc);
+    EXPECT_EQ(listing.reader.entries(), 501u);
+}
+
+TEST_F(DirReaderTest, NamesAlone) {
+    const FileHandle dir = mkdir(root, "dir");
+    for (int i = 0; i < 1000; ++i)
+        create(dir, "f" + std::to_string(i));
+    Listing listing(*client);
+    listing.reader.start(dir, DirReader::What::names);
+    ASSERT_TRUE(world.run_until([&] { return listing.finished; }));
+    ASSERT_TRUE(listing.reader.outcome.ok());
+    listing.names.insert({".", ".."});
+    EXPECT_EQ(listing.names.size(), 1002u);
+    EXPECT_EQ(listing.with_attributes, 0u);
+}
+
 TEST_F(FakeDirReaderTest, ReaddirWhereReaddirplusIsNotSupported) {
     fake.readdir_only = true;
     Listing listing(client);

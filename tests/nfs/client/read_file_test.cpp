@@ -166,6 +166,40 @@ TEST_F(FileReaderTest, ConsumerMayHoldItsData) {
     EXPECT_EQ(got, fake.file);
 }
 
+// All before the window is done: a copy that is broken off can go on there.
+TEST_F(FileReaderTest, NoReadIsFarBehindOneThatIsNotDone) {
+    make(4);
+    fill(100 * 65536);
+    hold = true;
+    FileReader::Options options;
+    options.file = handle;
+    options.size_hint = fake.file.size();
+    reader->start(options);
+    world.run_idle();
+    FileReader::Slot* const first = held.front();
+    EXPECT_EQ(first->offset(), 0u);
+    std::uint64_t most = 0;
+    for (bool any = true; any;) {
+        any = false;
+        for (std::size_t i = 0; i < held.size(); ++i) {
+            if (held[i] == first) continue;
+            most = std::max(most, held[i]->offset());
+            FileReader::Slot* const slot = held[i];
+            held.erase(held.begin() + static_cast<std::ptrdiff_t>(i));
+            reader->consumed(*slot);
+            any = true;
+            break;
+        }
+        world.run_idle();
+    }
+    EXPECT_EQ(most, (FileReader::kWindowDepths * 4 - 1) * 65536u);
+    hold = false;
+    held.clear();
+    reader->consumed(*first);
+    ASSERT_TRUE(world.run_until([this] { return finished != 0; }));
+    EXPECT_EQ(got, fake.file);
+}
+
 TEST_F(FileReaderTest, FailureOfTheConsumerWaitsForItsSlots) {
     make(3);
     fill(10 * 65536);

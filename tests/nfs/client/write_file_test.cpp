@@ -54,7 +54,7 @@ class FileWriterTest : public ::testing::Test {
         fake.writes = fake.commits = 0;
         FileWriter::Options options;
         options.file = handle;
-        options.one_stable_write = stable;
+        options.stable = stable;
         writer.start(options);
         EXPECT_EQ(finished, 0);
         EXPECT_TRUE(world.run_until([this] { return finished != 0; }));
@@ -142,6 +142,40 @@ TEST_F(FileWriterTest, FullServerIsToldOnce) {
     EXPECT_EQ(write(1000000).status, NFS3ERR_NOSPC);
     EXPECT_LE(fake.writes, 6u);
     EXPECT_EQ(fake.commits, 0u);
+}
+
+// The first piece takes long to fill: the others may not run away from it.
+TEST_F(FileWriterTest, NoWriteIsFarBehindOneThatIsNotDone) {
+    FileWriter::Slot* first = nullptr;
+    source.assign(100 * 65536, 'w');
+    struct State {
+        FileWriter::Slot*& first;
+        std::uint64_t pieces = 0;
+        bool finished = false;
+    } state{first};
+    writer.user = &state;
+    writer.on_room = [](FileWriter& w, FileWriter::Slot& slot) noexcept {
+        State& s = *static_cast<State*>(w.user);
+        if (s.pieces++ == 0) {
+            s.first = &slot;
+            return;
+        }
+        if (s.pieces > 100) {
+            w.end_of_input(slot);
+            return;
+        }
+        w.filled(slot, (s.pieces - 1) * 65536, 65536);
+    };
+    writer.done = [](FileWriter& w) noexcept { static_cast<State*>(w.user)->finished = true; };
+    FileWriter::Options options;
+    options.file = handle;
+    writer.start(options);
+    world.run_idle();
+    EXPECT_EQ(state.pieces, std::uint64_t{FileWriter::kWindowDepths} * 6);
+    writer.filled(*first, 0, 65536);
+    ASSERT_TRUE(world.run_until([&] { return state.finished; }));
+    EXPECT_TRUE(writer.outcome.ok());
+    EXPECT_EQ(writer.bytes(), source.size());
 }
 
 TEST_F(FileWriterTest, OddPiecesArriveInPlace) {

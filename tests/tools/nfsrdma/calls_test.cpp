@@ -39,11 +39,25 @@ TEST_F(CallsTest, WalkAndList) {
     EXPECT_EQ(calls->walk(at("/none"), true).outcome.status, NFS3ERR_NOENT);
     EXPECT_EQ(calls->walk_to_parent(at("/dir/new")).name, "new");
     std::vector<Entry> entries;
-    ASSERT_TRUE(calls->list(dir, entries).ok());
+    ASSERT_TRUE(calls->list(dir, entries, {}).ok());
     ASSERT_EQ(entries.size(), 2u);
     EXPECT_EQ(entries[0].name, "a");
     EXPECT_EQ(entries[1].name, "b");
     EXPECT_TRUE(entries[0].known);
+    ASSERT_TRUE(calls->list(dir, entries, ListOptions{true, false}).ok());
+    ASSERT_EQ(entries.size(), 2u);
+    EXPECT_FALSE(entries[0].known);
+    ASSERT_TRUE(calls->list(dir, entries, ListOptions{false, true}).ok());
+    ASSERT_EQ(entries.size(), 4u);
+    EXPECT_EQ(entries[1].name, "..");
+    EXPECT_TRUE(entries[0].known);
+}
+
+TEST_F(CallsTest, ErrorsSayWhatMayHelp) {
+    using nfs::client::Outcome;
+    EXPECT_NE(calls->explain(Outcome::failed(NFS3ERR_NOSPC)).find("no space"), std::string::npos);
+    EXPECT_NE(calls->explain(Outcome::failed(Error{Errc::reconnect, 0, ""})).find("may or may not"),
+              std::string::npos);
 }
 
 }  // namespace

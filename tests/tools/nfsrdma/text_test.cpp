@@ -28,5 +28,20 @@ TEST(Text, Modes) {
     EXPECT_STREQ(type_text(NF3FIFO), "fifo");
 }
 
+TEST(Text, AttributesForPrograms) {
+    fattr3 attr{};
+    attr.type = NF3REG;
+    attr.mode = 0100644;
+    attr.size = 5368709120;
+    attr.mtime = {1234567890, 5};
+    JsonObject object;
+    add_attributes(object, attr);
+    for (const char* member : {"\"type\":\"file\"", "\"mode\":\"0644\"", "\"size\":5368709120",
+                               "\"mtime\":1234567890,\"mtime_ns\":5"}) {
+        EXPECT_NE(object.text().find(member), std::string::npos) << member << object.text();
+    }
+    EXPECT_STREQ(type_word(static_cast<ftype3>(0)), "unknown");
+}
+
 }  // namespace
 }  // namespace nfsrdma::tool

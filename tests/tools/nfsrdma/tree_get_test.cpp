@@ -120,12 +120,15 @@ class TreeGetTest : public ::testing::Test {
     }
     bool get() {
         Progress progress(*world.loop, false, 0);
-        TreeGetter getter(calls, CopyOptions{true, 4, 2}, progress);
+        CopyOptions how{true, 4, 2, rules, 20};
+        TreeGetter getter(calls, how, progress, report);
         getter.get(url, local.fd(), "target", local / "target");
         return getter.finish();
     }
     testing::LocalDir local;
     testing::DirectWorld world;
+    CopyReport report;
+    CopyRules rules;
     HostileServer server;
     testing::DirectXprt xprt{*world.loop, server.dispatcher, testing::DirectOptions{}};
     nfs::client::Client client{xprt, nullptr};
@@ -183,6 +186,50 @@ TEST_F(TreeGetTest, DevicesAreLeftOut) {
     server.listings["root"] = {{"device", NF3BLK, "x", ""}, {"fifo", NF3FIFO, "x", ""}};
     EXPECT_TRUE(get());
     EXPECT_TRUE(fs::is_empty(local / "target"));
+    EXPECT_EQ(report.omitted, 2u);
+}
+
+// The same name twice for the same thing: a directory that changed while it was read.
+TEST_F(TreeGetTest, ARepeatedEntryIsTakenOnce) {
+    server.listings["root"] = {{"f", NF3REG, "text", ""}, {"f", NF3REG, "text", ""}};
+    EXPECT_TRUE(get());
+    EXPECT_EQ(report.files, 1u);
+    EXPECT_EQ(local.read("target/f"), "text");
+}
+
+TEST_F(TreeGetTest, EveryFailureIsInTheReport) {
+    server.listings["root"] = {
+        {"..", NF3REG, "x", ""}, {"a/b", NF3REG, "x", ""}, {"good", NF3REG, "x", ""}};
+    EXPECT_FALSE(get());
+    ASSERT_EQ(report.failures().size(), 1u);
+    EXPECT_NE(report.failures()[0].path.find("a/b"), std::string::npos);
+    EXPECT_EQ(report.files, 1u);
+    JsonObject object;
+    report.add_to(object);
+    EXPECT_NE(object.text().find("\"failed\":1"), std::string::npos);
+}
+
+// What is there already as a link, put by whomever, is not written through, whatever the server
+// says.
+TEST_F(TreeGetTest, LocalLinksInTheTargetAreNotFollowed) {
+    fs::create_directories(local / "outside");
+    local.write("outside/file", "precious");
+    fs::create_symlink("../outside", local / "target/d");
+    fs::create_symlink("../outside/file", local / "target/f");
+    server.listings["root"] = {{"d", NF3DIR, "", "sub"}, {"f", NF3REG, "evil", ""}};
+    server.listings["sub"] = {{"evil", NF3REG, "evil", ""}};
+    EXPECT_FALSE(get());
+    EXPECT_FALSE(local.has("outside/evil"));
+    EXPECT_EQ(local.read("outside/file"), "precious");
+    EXPECT_EQ(report.failures().size(), 2u);
+}
+
+TEST_F(TreeGetTest, VerifyingReadsItBack) {
+    server.listings["root"] = {{"f", NF3REG, std::string(60, 'v'), ""}, {"empty", NF3REG, "", ""}};
+    rules.verify = true;
+    (void)get();
+    EXPECT_EQ(report.verified, 1u);  // the other one's handle is none
+    EXPECT_EQ(local.read("target/f"), std::string(60, 'v'));
 }
 
 }  // namespace

@@ -41,6 +41,25 @@ TEST(Url, BadOnesSayWhatIsExpected) {
     }
 }
 
+TEST(Url, ServersAlone) {
+    std::string why;
+    const auto server = [&](const char* text) {
+        const std::optional<Url> url = parse_server(text, why);
+        return url ? url->server() : "none";
+    };
+    EXPECT_EQ(server("host"), "host:20049");
+    EXPECT_EQ(server("host:5"), "host:5");
+    EXPECT_EQ(server("127.0.0.1:20050"), "127.0.0.1:20050");
+    EXPECT_EQ(server("::1"), "[::1]:20049");
+    EXPECT_EQ(server("[::1]:7"), "[::1]:7");
+    EXPECT_EQ(server("nfs://host"), "host:20049");
+    EXPECT_EQ(server("nfs://host:9/x/y"), "host:9");
+    for (const char* text : {"", "host/path", "host:", "host:x", "[::1"}) {
+        EXPECT_EQ(server(text), "none") << text;
+        EXPECT_NE(why.find("HOST"), std::string::npos);
+    }
+}
+
 TEST(Url, PathPrefixesEndAtComponents) {
     EXPECT_TRUE(is_path_prefix("/", "/x"));
     EXPECT_TRUE(is_path_prefix("/srv", "/srv"));
