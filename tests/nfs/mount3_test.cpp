@@ -1,5 +1,6 @@
 #include "nfs/mount3.hpp"
 
+#include "nfs/exports_host.hpp"
 #include "tests/nfs/nfs_world.hpp"
 
 namespace nfsrdma::testing {
@@ -88,6 +89,78 @@ TEST_P(B94, UnmountOfOnePathLeavesTheOthers) {
     EXPECT_EQ(dump(), std::vector<std::string>{"127.0.0.1:/export/d"});
     w.call_mount<Nothing, Nothing>(MOUNTPROC3_UMNTALL, {});
     EXPECT_TRUE(dump().empty());
+}
+
+// Export A only for host 1, B only for host 2 and a network.
+TEST_P(B94, EachExportIsForItsHosts) {
+    const auto rules = [](std::vector<const char*> hosts) {
+        nfs::ExportRules out;
+        for (const char* host : hosts) {
+            nfs::ClientRule rule;
+            std::string why;
+            EXPECT_TRUE(nfs::parse_host(host, rule.host, why)) << why;
+            out.clients.push_back(rule);
+        }
+        return out;
+    };
+    std::vector<nfs::ExportParts> parts;
+    parts.push_back({"/a", w.server.exports().front()->vfs, rules({"10.0.0.1"}), {}});
+    parts.push_back(
+        {"/b", std::make_shared<nfs::VfsMem>(), rules({"10.0.0.2", "fd00::/64", "*.x.org"}), {}});
+    ASSERT_TRUE(static_cast<bool>(w.server.set_exports(std::move(parts))));
+    const auto come_from = [&](const char* address, const char* netid = "rdma") {
+        w.xprt->server().set_peer(*SockAddr::parse(address, 0), netid);
+    };
+    come_from("10.0.0.1");
+    EXPECT_EQ(mnt("/a")->fhs_status, MNT3_OK);
+    come_from("10.0.0.2");
+    EXPECT_EQ(mnt("/a")->fhs_status, MNT3ERR_ACCES);
+    EXPECT_EQ(mnt("/b/")->fhs_status, MNT3_OK);
+    EXPECT_EQ(mnt("/b/none")->fhs_status, MNT3ERR_NOENT);
+    EXPECT_EQ(mnt("/c")->fhs_status, MNT3ERR_NOENT);
+    come_from("[fd00::7]:900", "tcp");
+    EXPECT_EQ(mnt("/b")->fhs_status, MNT3_OK);
+    come_from("[fd00::8]:1900", "tcp");  // secure
+    EXPECT_EQ(mnt("/b")->fhs_status, MNT3ERR_ACCES);
+    EXPECT_EQ(dump(), (std::vector<std::string>{"10.0.0.1:/a", "10.0.0.2:/b", "fd00::7:/b"}));
+
+    auto exports = w.call_mount<Nothing, mountexports3>(MOUNTPROC3_EXPORT, {});
+    std::vector<std::string> listed;
+    for (const mountexport3* e = exports->entries; e != nullptr; e = e->ex_next) {
+        std::string line = e->ex_dir;
+        for (const mountgroup3* g = e->ex_groups; g != nullptr; g = g->gr_next)
+            line += std::string(" ") + g->gr_name;
+        listed.push_back(line);
+    }
+    EXPECT_EQ(listed, (std::vector<std::string>{"/a 10.0.0.1", "/b 10.0.0.2 fd00::/64 *.x.org"}));
+}
+
+TEST_P(Mount3, InnermostExportDecides) {
+    std::vector<nfs::ExportParts> parts;
+    nfs::ExportRules nobody;
+    parts.push_back({"/", w.server.exports().front()->vfs, nfs::ExportRules::open(), {}});
+    parts.push_back({"/d/e", std::make_shared<nfs::VfsMem>(), nobody, {}});
+    w.directory(w.root, "d");
+    ASSERT_TRUE(static_cast<bool>(w.server.set_exports(std::move(parts))));
+    EXPECT_EQ(mnt("/")->fhs_status, MNT3_OK);
+    EXPECT_EQ(mnt("/d")->fhs_status, MNT3_OK);
+    EXPECT_EQ(mnt("/d/e")->fhs_status, MNT3ERR_ACCES);
+    EXPECT_EQ(mnt("/d/e/f")->fhs_status, MNT3ERR_ACCES);
+}
+
+TEST_P(Mount3, ManyHostsFitTheirReply) {
+    nfs::ExportRules rules;
+    nfs::ClientRule rule;
+    for (int i = 0; i < 2000; ++i) {
+        rule.host.text = std::string(200, 'h') + std::to_string(i);
+        rules.clients.push_back(rule);
+    }
+    std::vector<nfs::ExportParts> parts;
+    for (const char* name : {"/a", "/b"})
+        parts.push_back({name, std::make_shared<nfs::VfsMem>(), rules, {}});
+    ASSERT_TRUE(static_cast<bool>(w.server.set_exports(std::move(parts))));
+    auto exports = w.call_mount<Nothing, mountexports3>(MOUNTPROC3_EXPORT, {});
+    EXPECT_NE(exports->entries, nullptr);
 }
 
 TEST_P(Mount3, ListsFitTheirReply) {
