@@ -203,13 +203,18 @@ Subtree::Answer Subtree::where(int fd) const noexcept {
     }
     room[static_cast<std::size_t>(size)] = '\0';
     const std::string_view path(room.data(), static_cast<std::size_t>(size));
+    // The kernel says so of a name that is gone; there may be a name that ends so, too. The object
+    // may live on by another name, which need not be inside.
+    const bool gone = path.ends_with(" (deleted)");
     if (path.find_first_not_of('/') == path.npos && !is_directory(fd)) return Answer::unknown;
     // The root may have been renamed since its path was taken.
     for (int turn = 0; turn < 2; ++turn) {
         const std::lock_guard lock(mutex_);
         if (turn == 1) root_path_ = root_path();
         const char* const rest = below_root(path, root_path_);
-        if (rest != nullptr && (!paths_lie_ || leads_to(rest, fd))) return Answer::inside;
+        if (rest != nullptr && ((!paths_lie_ && !gone) || leads_to(rest, fd))) {
+            return Answer::inside;
+        }
     }
     return Answer::outside;
 }
@@ -229,7 +234,7 @@ bool Subtree::is_below(int fd) const noexcept {
     for (std::uint32_t depth = 0; depth < kDepthMax; ++depth) {
         struct stat st {};
         if (::fstat(depth == 0 ? fd : above.get(), &st) != 0) return false;
-        if (!S_ISDIR(st.st_mode) || gnu_dev_major(st.st_dev) != dev_major_ ||
+        if (!S_ISDIR(st.st_mode) || st.st_nlink == 0 || gnu_dev_major(st.st_dev) != dev_major_ ||
             gnu_dev_minor(st.st_dev) != dev_minor_) {
             return false;
         }

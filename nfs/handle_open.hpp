@@ -40,7 +40,7 @@ class Subtree {
   public:
     enum class Answer : std::uint8_t {
         inside,
-        outside,
+        outside,  // or gone, as far as it goes by the name that it was opened by
         // An object that is no directory and was opened by its handle has no name that the kernel
         // remembers.
         unknown,

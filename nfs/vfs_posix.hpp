@@ -24,9 +24,9 @@ struct VfsPosixOptions {
     // Open by the kernel's handles where that works (CAP_DAC_READ_SEARCH, and a file system that
     // has them); else, and without, by the places where objects were seen.
     bool kernel_handles = true;
-    // Where places outlive the process: PATH.base, PATH.N.log and PATH.lock. Empty: nowhere. Not
-    // used with the kernel's handles.
-    std::string places_file;
+    // Directory in which places outlive the process (HandleJournal, a file for each export id and
+    // root). Empty: nowhere. Not used with the kernel's handles.
+    std::string state_dir;
     std::size_t places_max = PosixHandles::kCapacity;
     // For so long an open object is taken to be inside the export still; directories in which
     // something is changed are looked at each time.

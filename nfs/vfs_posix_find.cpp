@@ -108,11 +108,14 @@ Result<void> VfsPosix::start() {
     const nfsstat3 status = node_of_fd(path_fd.get(), node);
     if (status != NFS3_OK) return Error{Errc::system, EIO, "stat of the exported directory"};
     NR_TRY_ASSIGN(subtree_, Subtree::create(root_fd_.get()));
-    if (!by_kernel_ && !options_.places_file.empty()) {
-        NR_TRY_ASSIGN(journal_, HandleJournal::open(options_.places_file, handles_));
+    root_ = node.id;
+    if (!by_kernel_ && !options_.state_dir.empty()) {
+        // Another directory under the same name is another matter.
+        const std::string file = fmt::format("{}/places-{:08x}-{:016x}", options_.state_dir,
+                                             options_.fsid, root_.generation ^ root_.fileid);
+        NR_TRY_ASSIGN(journal_, HandleJournal::open(file, handles_));
         handles_.set_log(journal_.get());
     }
-    root_ = node.id;
     root_pin_ = PosixPin(files_, files_.insert(root_, std::move(path_fd)));
     return {};
 }

@@ -111,6 +111,20 @@ TEST_F(HandleOpen, SubtreeFollowsRenames) {
     EXPECT_EQ((*made)->where(open_path(path("export/sub")).get()), Answer::outside);
 }
 
+TEST_F(HandleOpen, ANameThatIsGoneIsOutside) {
+    const UniqueFd root(::open(path("export").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    auto made = Subtree::create(root.get());
+    ASSERT_TRUE(static_cast<bool>(made));
+    const UniqueFd file = open_path(path("export/file")), deep = open_path(path("export/sub/deep"));
+    std::filesystem::create_hard_link(path("export/file"), path("outside/link"));
+    std::filesystem::remove(path("export/file"));
+    std::filesystem::remove(path("export/sub/deep"));
+    EXPECT_EQ((*made)->where(file.get()), Answer::outside);
+    EXPECT_EQ((*made)->where(deep.get()), Answer::outside);
+    std::filesystem::create_directory(path("export/sub (deleted)"));
+    EXPECT_EQ((*made)->where(open_path(path("export/sub (deleted)")).get()), Answer::inside);
+}
+
 TEST_F(HandleOpen, PathsThatAreTooLongAreWalkedUp) {
     const UniqueFd root(::open(path("export").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     auto made = Subtree::create(root.get());

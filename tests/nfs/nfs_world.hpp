@@ -91,13 +91,14 @@ struct ListReply {
 class NfsWorld {
   public:
     explicit NfsWorld(Backend kind, const DirectOptions& options = {},
-                      const nfs::VfsMemOptions& mem = {})
+                      const nfs::VfsMemOptions& mem = {},
+                      const nfs::VfsPosixOptions& posix_options = {})
         : backend(kind) {
         std::unique_ptr<nfs::Vfs> made;
         if (kind == Backend::mem) {
             made = std::make_unique<nfs::VfsMem>(mem);
         } else {
-            auto posix = nfs::VfsPosix::create(dir.path(), {});
+            auto posix = nfs::VfsPosix::create(dir.path(), posix_options);
             NR_ASSERT(static_cast<bool>(posix));
             made = *std::move(posix);
         }
@@ -110,7 +111,8 @@ class NfsWorld {
         sys.gid = ::getegid();
         nfs = std::make_unique<sunrpc::Clnt>(*xprt, NFS3_PROGRAM, NFS_V3, &sys);
         mount = std::make_unique<sunrpc::Clnt>(*xprt, MOUNT3_PROGRAM, MOUNT_V3, &sys);
-        nfs::FhBytes fh = nfs::encode_fh(server.handle_key(), {nfs::export_id_of("/export"), vfs->root()});
+        nfs::FhBytes fh =
+            nfs::encode_fh(server.handle_key(), {nfs::export_id_of("/export"), vfs->root()});
         root = Handle::of(nfs::to_fh3(fh));
     }
     ~NfsWorld() {
