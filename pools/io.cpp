@@ -91,10 +91,6 @@ void Io::add_transfers(std::uint32_t count) {
     state_->make_transfers(count);
 }
 
-bool Io::dry() const noexcept {
-    return state_->transfers.free_.empty();
-}
-
 std::uint32_t Io::transfers() const noexcept {
     return state_->transfers.count_;
 }

@@ -215,7 +215,6 @@ class Io {
     // `count` more than IoOptions::transfers said: for connections that begin small. Allocates.
     void add_transfers(std::uint32_t count);
     std::uint32_t transfers() const noexcept;  // that there are
-    bool dry() const noexcept;                 // none of them is free
 
     bool full() const noexcept;
     bool remote_invalidate() const noexcept;  // whether to offer it to the peer (RFC 8797 R flag)

@@ -327,9 +327,10 @@ void SvcTransport::wait_for_transfer(RecvCtxt& call) noexcept {
     call.wait = Wait::transfer;
     transfer_waiters_.push_back(call);
     if (!retrying_) ++server_.counters.waited_for_transfer;
-    // Unless it is a key that is short, more transfers help.
+    // Unless it is a key that is short, more transfers help. A reply that needs several gave back
+    // those that it had got.
     const std::uint32_t have = io_->transfers(), most = server_.transfers();
-    if (have >= most || !io_->dry()) return;
+    if (have >= most) return;
     io_->add_transfers(std::min(have, most - have));
     transfers_grew_ = true;
     schedule();

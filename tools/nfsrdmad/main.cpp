@@ -15,6 +15,7 @@
 #include "tools/nfsrdmad/export_set.hpp"
 #include "tools/nfsrdmad/notify.hpp"
 #include "tools/nfsrdmad/options.hpp"
+#include "tools/nfsrdmad/services.hpp"
 #include "tools/nfsrdmad/stats.hpp"
 #include "tools/nfsrdmad/worker.hpp"
 #include "verbs/softroce/group.hpp"
@@ -74,7 +75,8 @@ class Daemon {
     explicit Daemon(const Options& options)
         : options_(options),
           identity_(identity_options(options), clock_),
-          exports_(options, posix_options(identity_)) {}
+          exports_(options, posix_options(identity_)),
+          services_(options.services, server_, options.loops) {}
     ~Daemon() {
         workers_joined();
         // Listeners before devices, devices before loops.
@@ -93,12 +95,17 @@ class Daemon {
         if (!make_loops() || !make_devices() || !listen()) return kFailed;
         for (auto& worker : workers_)
             worker->start();
+        if (!services_.start(workers_, workers_.front()->local())) {
+            static_cast<void>(end());
+            return kFailed;
+        }
         const std::string line = describe();
         static_cast<void>(std::printf("nfsrdmad: %s\n", line.c_str()));
         static_cast<void>(std::fflush(stdout));
         notify_.ready(line);
         wait_for_end();
         notify_.stopping();
+        services_.stop();
         const bool in_order = end();
         workers_joined();
         write_stats();
@@ -114,7 +121,7 @@ class Daemon {
 
     // Address, device, exports, limits and identity, in one line.
     std::string describe() const {
-        const svcrdma::ServerOptions limits;
+        const svcrdma::ServerOptions limits = Worker::server_options({});
         const std::string loops = std::to_string(options_.loops);
         return "serving " + summary(server_) + " on " + workers_.front()->local().to_string() +
                " (softroce, " + loops + (options_.loops == 1 ? " loop" : " loops") + "; up to " +
@@ -161,6 +168,7 @@ class Daemon {
     bool listen() {
         SockAddr local = options_.listen;
         for (std::uint32_t i = 0; i < options_.loops; ++i) {
+            if (!services_.prepare(*workers_[i])) return false;
             const Result<void> listening =
                 workers_[i]->listen(devices_->device(i), local, server_, options_.registration);
             if (!listening) {
@@ -240,6 +248,7 @@ class Daemon {
     nfs::Identity identity_;
     nfs::Server server_;
     ExportSet exports_;  // its backends go before the identity that they act by
+    Services services_;
     std::vector<std::unique_ptr<Worker>> workers_;
     std::unique_ptr<soft::DeviceGroup> devices_;
 };

@@ -68,6 +68,7 @@ void declare(CLI::App& app, Words& words, Options& out) {
     app.add_option("--stats-json", out.stats_file,
                    "file to write counters to, at SIGUSR1 and at the end")
         ->type_name("FILE");
+    declare_services(app, out.services);
 }
 
 // False when what is wrong has been said.

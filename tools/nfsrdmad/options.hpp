@@ -9,6 +9,7 @@
 #include "base/sock_addr.hpp"
 #include "nfs/exports_file.hpp"
 #include "pools/page_list.hpp"
+#include "tools/nfsrdmad/service_options.hpp"
 
 namespace nfsrdma::nfsrdmad {
 
@@ -32,6 +33,7 @@ struct Options {
     std::uint16_t roce_port = 4791;
     log::Level log_level = log::Level::warn;
     std::string stats_file;
+    ServiceOptions services;
 };
 
 // PATH[=NAME][:OPTIONS] with a NAME that begins with '/'. A directory that has such a name itself

@@ -1,6 +1,7 @@
 #include "tools/nfsrdmad/rpcbind.hpp"
 
 #include <cerrno>
+#include <cstdarg>
 #include <cstring>
 #include <memory>
 #include <sys/socket.h>
@@ -21,6 +22,22 @@ struct DestroyClient {
     void operator()(CLIENT* client) const noexcept { clnt_destroy(client); }
 };
 
+// As libtirpc wants them.
+bool_t encode_entry(XDR* xdr, ...) {
+    va_list list;
+    va_start(list, xdr);
+    rpcb* const object = va_arg(list, rpcb*);
+    va_end(list);
+    return xdr_rpcb(xdr, object);
+}
+bool_t decode_flag(XDR* xdr, ...) {
+    va_list list;
+    va_start(list, xdr);
+    bool_t* const object = va_arg(list, bool_t*);
+    va_end(list);
+    return xdr_bool(xdr, object);
+}
+
 Result<UniqueFd> connect_to(const std::string& path) {
     sockaddr_un local{};
     local.sun_family = AF_UNIX;
@@ -28,8 +45,6 @@ Result<UniqueFd> connect_to(const std::string& path) {
         return Error{Errc::invalid_argument, 0, "the path of rpcbind's socket is too long"};
     std::memcpy(local.sun_path, path.c_str(), path.size() + 1);
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr generic{};
-    static_cast<void>(generic);
     if (!fd || ::connect(fd.get(), static_cast<const sockaddr*>(static_cast<const void*>(&local)),
                          sizeof local) != 0)
         return Error{Errc::system, errno, "connect to rpcbind"};
@@ -57,23 +72,11 @@ Result<bool> Rpcbind::call(Change change, Entry& entry) noexcept {
     what.r_addr = entry.address.data();
     what.r_owner = owner.data();
     bool_t done = FALSE;
-    const timeval patience{5, 0};
-    const auto encode = [](XDR* xdr, ...) -> bool_t {
-        va_list list;
-        va_start(list, xdr);
-        rpcb* const object = va_arg(list, rpcb*);
-        va_end(list);
-        return xdr_rpcb(xdr, object);
-    };
-    const auto decode = [](XDR* xdr, ...) -> bool_t {
-        va_list list;
-        va_start(list, xdr);
-        bool_t* const object = va_arg(list, bool_t*);
-        va_end(list);
-        return xdr_bool(xdr, object);
-    };
     const rpcproc_t proc = change == Change::set ? RPCBPROC_SET : RPCBPROC_UNSET;
-    const clnt_stat status = clnt_call(client.get(), proc, encode, &what, decode, &done, patience);
+    constexpr timeval kPatience{5, 0};
+    CLIENT* const rpc = client.get();
+    const clnt_stat status =
+        rpc->cl_ops->cl_call(rpc, proc, encode_entry, &what, decode_flag, &done, kPatience);
     if (status != RPC_SUCCESS) return Error{Errc::system, EPROTO, "a call of rpcbind"};
     return done != FALSE;
 }

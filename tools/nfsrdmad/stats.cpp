@@ -101,6 +101,21 @@ void write_device(std::string& out, const verbs::softroce::SoftCounters& c) {
     object.add("access_refused", c.access_refused);
 }
 
+// Those that were called.
+void write_procedures(std::string& out, std::span<const ProcedureStats> procedures) {
+    JsonObject object(out);
+    for (const ProcedureStats& one : procedures) {
+        if (one.stats.calls == 0) continue;
+        object.key((std::string(one.program) + "." + one.name).c_str());
+        JsonObject inner(out);
+        inner.add("calls", one.stats.calls);
+        inner.add("errors", one.stats.errors);
+        inner.add("bytes_in", one.stats.bytes_in);
+        inner.add("bytes_out", one.stats.bytes_out);
+        inner.add("latency_sum_ns", one.stats.latency.sum_ns);
+    }
+}
+
 struct CloseFile {
     void operator()(std::FILE* file) const noexcept { static_cast<void>(std::fclose(file)); }
 };
@@ -123,6 +138,8 @@ std::string to_json(std::span<const LoopStats> loops) {
         write_io(out, loops[i].io);
         object.key("device");
         write_device(out, loops[i].device);
+        object.key("procedures");
+        write_procedures(out, loops[i].procedures);
     }
     out += "]}\n";
     return out;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/loop.hpp"
 #include "base/result.hpp"
@@ -12,6 +13,12 @@
 
 namespace nfsrdma::nfsrdmad {
 
+struct ProcedureStats {
+    const char* program = "";  // "nfs", "mount"
+    const char* name = "";
+    sunrpc::ProcStats stats;
+};
+
 // The counters of one loop at one moment.
 struct LoopStats {
     std::uint32_t connections = 0;
@@ -20,6 +27,8 @@ struct LoopStats {
     svcrdma::ServerCounters rdma;
     pools::IoCounters io;
     verbs::softroce::SoftCounters device;
+    std::vector<ProcedureStats> procedures;
+    std::vector<svcrdma::ConnectionStats> clients;
 };
 
 // One JSON object, one member a loop in "loops"; ends with a newline. Names are those of the

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
+#include <rpc/rpc_com.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -306,10 +307,10 @@ bool TirpcMount::make_message(svc_req& request, SVCXPRT& transport,
     sunrpc::AuthSys sys;
     const bool known = request.rq_cred.oa_flavor == AUTH_SYS;
     if (known) sys = sys_of(request);
-    const auto used = sunrpc::encode_call(call_room_, header, known ? &sys : nullptr);
+    auto used = sunrpc::encode_call(call_room_, header, known ? &sys : nullptr);
     if (!used) return false;
     Raw args{std::span(call_room_).subspan(*used), 0};
-    if (svc_getargs(&transport, take_raw, as_chars(as_bytes(args))) == FALSE) return false;
+    if (svc_getargs(&transport, take_raw, &args) == FALSE) return false;
     rqst.arg.head = std::span(call_room_).first(*used + args.used);
     return true;
 }
@@ -325,7 +326,7 @@ void TirpcMount::answer(SVCXPRT& transport, std::span<std::byte> message) noexce
     switch (header.accept) {
         case sunrpc::AcceptStat::success:
             // What UDP cannot carry is answered by an error, so that the caller takes TCP.
-            if (svc_sendreply(&transport, give_raw, as_chars(as_bytes(results))) == FALSE)
+            if (svc_sendreply(&transport, give_raw, &results) == FALSE)
                 svcerr_systemerr(&transport);
             return;
         case sunrpc::AcceptStat::proc_unavail:

@@ -1,5 +1,7 @@
 #include "tools/nfsrdmad/worker.hpp"
 
+#include "nfs/nfs3_types.hpp"
+
 namespace nfsrdma::nfsrdmad {
 namespace {
 
@@ -29,11 +31,22 @@ Worker::~Worker() {
     NR_ASSERT(!thread_.joinable());
 }
 
+svcrdma::ServerOptions Worker::server_options(const WorkerShared& shared) noexcept {
+    constexpr std::uint32_t kConnections = 1024, kFirstCredits = 4;
+    svcrdma::ServerOptions options;
+    options.connections_max = kConnections;
+    options.first_credits = kFirstCredits;
+    options.memory = shared.memory;
+    if (shared.payload_runs != 0) options.payload_runs = shared.payload_runs;
+    return options;
+}
+
 Result<void> Worker::listen(verbs::Device& device, const SockAddr& local, nfs::Server& server,
                             pools::Registration registration) {
     device_ = &device;
     server.add_to(dispatcher_);
-    svcrdma::ServerOptions options;
+    dispatcher_.set_reply_cache(shared_.reply_cache);
+    svcrdma::ServerOptions options = server_options(shared_);
     options.registration = registration;
     NR_TRY_ASSIGN(listener_, svcrdma::Listener::create(device, local, dispatcher_, options));
     return {};
@@ -63,10 +76,27 @@ void Worker::join() {
     if (thread_.joinable()) thread_.join();
 }
 
+void Worker::take_procedures() noexcept {
+    stats_.procedures.clear();
+    for (std::size_t i = 0; i < dispatcher_.programs().size(); ++i) {
+        const sunrpc::SvcProgram& program = dispatcher_.programs()[i];
+        const auto counted = dispatcher_.stats(i);
+        for (std::size_t proc = 0; proc < counted.size(); ++proc) {
+            const char* const name = program.procedures[proc].info.name;
+            if (name == nullptr) continue;
+            stats_.procedures.push_back(
+                {program.prog == MOUNT3_PROGRAM ? "mount" : "nfs", name, counted[proc]});
+        }
+    }
+    stats_.clients.resize(listener_->connections());
+    stats_.clients.resize(listener_->connection_stats(stats_.clients));
+}
+
 void Worker::take_stats() noexcept {
     stats_.connections = listener_->connections();
     stats_.loop = loop_->counters();
     stats_.rpc = dispatcher_.counters();
+    take_procedures();
     stats_.rdma = listener_->counters();
     stats_.io = listener_->io_counters();
     stats_.device = verbs::softroce::counters(*device_);
@@ -75,6 +105,7 @@ void Worker::take_stats() noexcept {
 }
 
 LoopStats Worker::stats() noexcept {
+    const std::lock_guard lock(stats_mutex_);
     if (!thread_.joinable()) {
         take_stats();
         return stats_;

@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "base/loop.hpp"
@@ -13,6 +14,13 @@
 
 namespace nfsrdma::nfsrdmad {
 
+// What all workers use together; outlives them.
+struct WorkerShared {
+    sunrpc::ReplyCache* reply_cache = nullptr;
+    svcrdma::MemoryBudget* memory = nullptr;
+    std::uint32_t payload_runs = 0;  // of each loop; 0: as many as there are without a budget
+};
+
 // One loop with its thread, its dispatcher and its listener. Made, started, joined and destroyed by
 // the main thread; between start and join it reaches the loop by posted tasks only.
 class Worker {
@@ -23,6 +31,8 @@ class Worker {
     Worker& operator=(const Worker&) = delete;
 
     Loop& loop() noexcept { return *loop_; }
+    static svcrdma::ServerOptions server_options(const WorkerShared& shared) noexcept;
+    void use(const WorkerShared& shared) noexcept { shared_ = shared; }  // before listen
     // Listens on `device`, which is of this loop. Errors are svcrdma::Listener's.
     Result<void> listen(verbs::Device& device, const SockAddr& local, nfs::Server& server,
                         pools::Registration registration);
@@ -35,7 +45,8 @@ class Worker {
     void join();
     // After join, before the device goes.
     void close_listener() noexcept { listener_.reset(); }
-    // The counters: of a running loop, by asking its thread, and waiting for it.
+    // The counters: of a running loop, by asking its thread, and waiting for it. Any thread, but
+    // for a running loop none after shut_down.
     LoopStats stats() noexcept;
 
   private:
@@ -50,8 +61,10 @@ class Worker {
 
     explicit Worker(std::unique_ptr<Loop> loop) noexcept;
     void take_stats() noexcept;
+    void take_procedures() noexcept;
     void check_idle() noexcept;
 
+    WorkerShared shared_;
     std::unique_ptr<Loop> loop_;
     verbs::Device* device_ = nullptr;
     sunrpc::SvcDispatcher dispatcher_;
@@ -59,6 +72,7 @@ class Worker {
     std::thread thread_;
     WorkerTask stats_task_, end_task_;
     WorkerTimer idle_timer_;
+    std::mutex stats_mutex_;
     LoopStats stats_;
     std::atomic<bool> stats_ready_{false};
     std::uint64_t grace_ns_ = 0;

@@ -1,0 +1,281 @@
+#include "tools/nfsrdmad/metrics.hpp"
+
+#include <cerrno>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+
+namespace nfsrdma::nfsrdmad {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+double to_double(std::uint64_t value) {
+    return static_cast<double>(value);
+}
+
+class Families {
+  public:
+    MetricFamily& family(const char* name, const char* help, MetricType type) {
+        MetricFamily family;
+        family.name = name;
+        family.help = help;
+        family.type = type;
+        out_.push_back(std::move(family));
+        return out_.back();
+    }
+    void counter(const char* name, const char* help, std::uint64_t value) {
+        add_counter(family(name, help, MetricType::Counter), {}, value);
+    }
+    void gauge(const char* name, const char* help, std::uint64_t value) {
+        add_gauge(family(name, help, MetricType::Gauge), {}, value);
+    }
+    static void add_counter(MetricFamily& family, Labels labels, std::uint64_t value) {
+        ClientMetric metric;
+        metric.label = std::move(labels);
+        metric.counter.value = to_double(value);
+        family.metric.push_back(std::move(metric));
+    }
+    static void add_gauge(MetricFamily& family, Labels labels, std::uint64_t value) {
+        ClientMetric metric;
+        metric.label = std::move(labels);
+        metric.gauge.value = to_double(value);
+        family.metric.push_back(std::move(metric));
+    }
+    std::vector<MetricFamily> take() { return std::move(out_); }
+
+  private:
+    std::vector<MetricFamily> out_;
+};
+
+ClientMetric::Histogram to_histogram(const sunrpc::LatencyHistogram& latency) {
+    ClientMetric::Histogram out;
+    out.sample_sum = to_double(latency.sum_ns) / 1e9;
+    for (std::uint32_t i = 0; i < sunrpc::LatencyHistogram::kBuckets; ++i) {
+        out.sample_count += latency.counts[i];
+        ClientMetric::Bucket bucket;
+        bucket.cumulative_count = out.sample_count;
+        bucket.upper_bound = i + 1 == sunrpc::LatencyHistogram::kBuckets
+                                 ? std::numeric_limits<double>::infinity()
+                                 : to_double(sunrpc::LatencyHistogram::bound_ns(i)) / 1e9;
+        out.bucket.push_back(bucket);
+    }
+    return out;
+}
+
+// By program's and procedure's name.
+using Procedures = std::map<std::pair<std::string, std::string>, sunrpc::ProcStats>;
+
+Procedures sum_procedures(const Snapshot& snapshot) {
+    Procedures out;
+    for (const LoopStats& loop : snapshot.loops) {
+        for (const ProcedureStats& one : loop.procedures)
+            out[{one.program, one.name}].add(one.stats);
+    }
+    return out;
+}
+
+void add_procedures(Families& out, const Procedures& procedures) {
+    struct Row {
+        const char* name;
+        const char* help;
+        std::uint64_t sunrpc::ProcStats::*value;
+    };
+    constexpr Row kRows[] = {
+        {"nfsrdmad_procedure_calls_total", "Calls that were executed and answered.",
+         &sunrpc::ProcStats::calls},
+        {"nfsrdmad_procedure_errors_total", "Of those, answers with a status that is not OK.",
+         &sunrpc::ProcStats::errors},
+        {"nfsrdmad_procedure_received_bytes_total", "Bytes of call messages, payloads included.",
+         &sunrpc::ProcStats::bytes_in},
+        {"nfsrdmad_procedure_sent_bytes_total", "Bytes of reply messages, payloads included.",
+         &sunrpc::ProcStats::bytes_out}};
+    for (const Row& row : kRows) {
+        MetricFamily& family = out.family(row.name, row.help, MetricType::Counter);
+        for (const auto& [name, stats] : procedures)
+            Families::add_counter(family, {{"program", name.first}, {"procedure", name.second}},
+                                  stats.*row.value);
+    }
+    MetricFamily& latency = out.family(
+        "nfsrdmad_procedure_latency_seconds",
+        "From the dispatch of a call to the handing over of its reply.", MetricType::Histogram);
+    for (const auto& [name, stats] : procedures) {
+        ClientMetric metric;
+        metric.label = {{"program", name.first}, {"procedure", name.second}};
+        metric.histogram = to_histogram(stats.latency);
+        latency.metric.push_back(std::move(metric));
+    }
+}
+
+void add_connections(Families& out, const Snapshot& snapshot) {
+    struct Row {
+        const char* name;
+        const char* help;
+        MetricType type;
+        std::uint64_t (*value)(const svcrdma::ConnectionStats&);
+    };
+    using Stats = svcrdma::ConnectionStats;
+    constexpr Row kRows[] = {
+        {"nfsrdmad_connection_credits", "Credits granted last.", MetricType::Gauge,
+         [](const Stats& s) { return std::uint64_t{s.credits}; }},
+        {"nfsrdmad_connection_calls_in_progress", "Calls from Receive to release.",
+         MetricType::Gauge, [](const Stats& s) { return std::uint64_t{s.calls_in_progress}; }},
+        {"nfsrdmad_connection_receives_posted", "Receives posted.", MetricType::Gauge,
+         [](const Stats& s) { return std::uint64_t{s.receives_posted}; }},
+        {"nfsrdmad_connection_memory_bytes", "Memory that belongs to it alone.", MetricType::Gauge,
+         [](const Stats& s) { return s.memory_bytes; }},
+        {"nfsrdmad_connection_calls_total", "Calls received.", MetricType::Counter,
+         [](const Stats& s) { return s.calls; }},
+        {"nfsrdmad_connection_keys_bound_total", "Memory keys bound for local use.",
+         MetricType::Counter, [](const Stats& s) { return s.io.binds; }},
+        {"nfsrdmad_connection_local_invalidations_total", "Keys invalidated by ourselves.",
+         MetricType::Counter, [](const Stats& s) { return s.io.local_invalidations; }},
+        {"nfsrdmad_connection_sends_with_invalidate_total",
+         "Replies that invalidated a key of the client.", MetricType::Counter,
+         [](const Stats& s) { return s.queue.sends_with_inv; }},
+        {"nfsrdmad_connection_rnr_naks_received_total", "The client had no Receive for us.",
+         MetricType::Counter, [](const Stats& s) { return s.queue.rnr_naks_received; }},
+        {"nfsrdmad_connection_rnr_naks_sent_total", "We had no Receive for the client.",
+         MetricType::Counter, [](const Stats& s) { return s.queue.rnr_naks_sent; }},
+        {"nfsrdmad_connection_send_queue_waits_total", "Postings that waited for send-queue room.",
+         MetricType::Counter, [](const Stats& s) { return s.io.waited_for_send_room; }},
+        {"nfsrdmad_connection_pulled_bytes_total", "Bytes fetched by RDMA READ.",
+         MetricType::Counter, [](const Stats& s) { return s.io.bytes_pulled; }},
+        {"nfsrdmad_connection_pushed_bytes_total", "Bytes placed by RDMA WRITE.",
+         MetricType::Counter, [](const Stats& s) { return s.io.bytes_pushed; }}};
+    for (const Row& row : kRows) {
+        MetricFamily& family = out.family(row.name, row.help, row.type);
+        for (const LoopStats& loop : snapshot.loops) {
+            for (const Stats& stats : loop.clients) {
+                Labels labels{{"peer", stats.peer.to_string()}};
+                if (row.type == MetricType::Gauge) {
+                    Families::add_gauge(family, std::move(labels), row.value(stats));
+                } else {
+                    Families::add_counter(family, std::move(labels), row.value(stats));
+                }
+            }
+        }
+    }
+}
+
+template <class Get>
+std::uint64_t sum_of(const Snapshot& snapshot, Get get) {
+    std::uint64_t sum = 0;
+    for (const LoopStats& loop : snapshot.loops)
+        sum += get(loop);
+    return sum;
+}
+
+void add_transport(Families& out, const Snapshot& s) {
+    const auto sum = [&s](std::uint64_t svcrdma::ServerCounters::*field) {
+        return sum_of(s, [field](const LoopStats& loop) { return loop.rdma.*field; });
+    };
+    using Counters = svcrdma::ServerCounters;
+    out.gauge("nfsrdmad_connections", "Connections that live.",
+              sum_of(s, [](const LoopStats& loop) { return std::uint64_t{loop.connections}; }));
+    out.counter("nfsrdmad_connections_accepted_total", "Connections accepted.",
+                sum(&Counters::accepted));
+    out.counter("nfsrdmad_connections_rejected_total", "Connections rejected.",
+                sum(&Counters::rejected));
+    out.counter("nfsrdmad_connections_refused_for_memory_total",
+                "Of those, for want of memory (--memory).", sum(&Counters::refused_for_memory));
+    out.counter("nfsrdmad_connections_stalled_total", "Given up: they took no replies.",
+                sum(&Counters::stalled));
+    out.counter("nfsrdmad_bad_headers_total", "RPC-over-RDMA headers that break the rules.",
+                sum(&Counters::bad_headers));
+    out.counter("nfsrdmad_grants_raised_total", "Times that a connection's credits grew.",
+                sum(&Counters::grants_raised));
+    out.counter("nfsrdmad_grants_lowered_total", "Times that they were lowered: memory was scarce.",
+                sum(&Counters::grants_lowered));
+    out.counter("nfsrdmad_waits_for_payload_total", "Calls that waited for payload memory.",
+                sum(&Counters::waited_for_payload));
+    out.counter("nfsrdmad_waits_for_send_room_total", "Replies that waited for send-queue room.",
+                sum(&Counters::waited_for_send_room));
+}
+
+void add_rpc(Families& out, const Snapshot& s) {
+    const auto sum = [&s](std::uint64_t sunrpc::SvcCounters::*field) {
+        return sum_of(s, [field](const LoopStats& loop) { return loop.rpc.*field; });
+    };
+    using Counters = sunrpc::SvcCounters;
+    out.counter("nfsrdmad_rpc_calls_total", "RPC calls received.", sum(&Counters::calls));
+    out.counter("nfsrdmad_rpc_bad_calls_total", "Calls that are none.", sum(&Counters::bad_calls));
+    out.counter("nfsrdmad_rpc_dropped_total", "Calls dropped without an answer.",
+                sum(&Counters::dropped));
+    out.counter("nfsrdmad_rpc_auth_errors_total", "Calls denied for their credentials.",
+                sum(&Counters::auth_errors));
+    out.counter("nfsrdmad_rpc_program_unavailable_total", "Calls of programs that are not served.",
+                sum(&Counters::prog_unavail));
+    out.counter("nfsrdmad_rpc_garbage_arguments_total", "Calls with undecodable arguments.",
+                sum(&Counters::garbage_args));
+    out.counter("nfsrdmad_reply_cache_executed_total", "Calls that run once, and were new.",
+                s.reply_cache.executed);
+    out.counter("nfsrdmad_reply_cache_replayed_total", "Copies answered from the cache.",
+                s.reply_cache.replayed);
+    out.counter("nfsrdmad_reply_cache_in_progress_total",
+                "Copies dropped: the first was being executed.", s.reply_cache.in_progress);
+    out.counter("nfsrdmad_reply_cache_evicted_total", "Replies that left before their time.",
+                s.reply_cache.evicted);
+    out.gauge("nfsrdmad_memory_used_bytes", "Memory counted against --memory.", s.memory_used);
+    out.gauge("nfsrdmad_memory_limit_bytes", "What --memory says; 0 without.", s.memory_limit);
+}
+
+class Collector final : public prometheus::Collectable {
+  public:
+    explicit Collector(std::function<Snapshot()> collect) : collect_(std::move(collect)) {}
+    std::vector<MetricFamily> Collect() const override {
+        const std::lock_guard lock(mutex_);
+        return to_metrics(collect_());
+    }
+
+  private:
+    std::function<Snapshot()> collect_;
+    mutable std::mutex mutex_;
+};
+
+}  // namespace
+
+std::vector<MetricFamily> to_metrics(const Snapshot& snapshot) {
+    Families out;
+    add_procedures(out, sum_procedures(snapshot));
+    add_transport(out, snapshot);
+    add_rpc(out, snapshot);
+    add_connections(out, snapshot);
+    return out.take();
+}
+
+struct MetricsServer::State {
+    explicit State(const std::string& address, std::function<Snapshot()> collect)
+        : collector(std::make_shared<Collector>(std::move(collect))), exposer(address, 1) {
+        exposer.RegisterCollectable(collector, "/metrics");
+    }
+    std::shared_ptr<Collector> collector;  // shared: the library keeps a weak one
+    prometheus::Exposer exposer;           // dies first
+};
+
+MetricsServer::MetricsServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+MetricsServer::~MetricsServer() = default;
+
+Result<std::unique_ptr<MetricsServer>> MetricsServer::create(const SockAddr& local,
+                                                             std::function<Snapshot()> collect) {
+    try {
+        auto state = std::make_unique<State>(local.to_string(), std::move(collect));
+        return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(state)));
+    } catch (const std::exception&) {  // of the library: the port cannot be had
+        return Error{Errc::system, EADDRINUSE, "serve metrics"};
+    }
+}
+
+SockAddr MetricsServer::local() const noexcept {
+    const std::vector<int> ports = state_->exposer.GetListeningPorts();
+    return SockAddr().with_port(ports.empty() ? std::uint16_t{0}
+                                              : static_cast<std::uint16_t>(ports.front()));
+}
+
+}  // namespace nfsrdma::nfsrdmad
