@@ -26,7 +26,10 @@ bool Calls::mount(const std::string& wanted) {
     if (find_export(path, exports)) {
         if (try_mount(export_, outcome)) return true;
         if (!interrupted_) {
-            complain(server_.server(), "cannot mount '" + export_ + "': " + explain(outcome));
+            std::string why = "cannot mount '" + export_ + "': " + explain(outcome);
+            if (outcome.rpc && outcome.status == NFS3ERR_ACCES)
+                why += "; nfsrdma showmount tells to whom it is exported";
+            complain(server_.server(), why);
         }
         export_.clear();
         return false;

@@ -32,8 +32,11 @@ class StreamPut {
             self.waiting_[self.waiting_count_++] = &slot;
             self.read_next();
         };
-        // Everything is written stably: no verifier makes it begin anew.
-        writer_.on_restart = [](FileWriter& /*writer*/) noexcept {};
+        // Everything was to be written stably; a server that did not, and forgot, leaves a hole.
+        writer_.on_restart = [](FileWriter& writer) noexcept {
+            writer.fail(Outcome::failed(
+                Error{Errc::unsupported, 0, "the server was restarted and has lost a part"}));
+        };
         writer_.done = [](FileWriter& writer) noexcept {
             static_cast<StreamPut*>(writer.user)->finished_ = true;
         };
