@@ -14,6 +14,13 @@ int parse(std::vector<const char*> args, Options& out) {
 }
 constexpr int kHelp = 10, kUsage = 12;
 
+ExportOption export_of(const std::string& text) {
+    std::string why;
+    ExportOption out = parse_export(text, why);
+    EXPECT_TRUE(why.empty()) << text << ": " << why;
+    return out;
+}
+
 TEST(Options, DefaultsAreLoopbackAndAutomatic) {
     Options out;
     ASSERT_EQ(parse({"--export", "/tmp"}, out), 0);
@@ -56,19 +63,47 @@ TEST(Options, BadUsageIsTwo) {
 }
 
 TEST(Options, ExportNames) {
-    EXPECT_EQ(parse_export("/x=/y").path, "/x");
-    EXPECT_EQ(parse_export("/x=/y").name, "/y");
-    EXPECT_EQ(parse_export("/x=y").path, "/x=y");  // no name without '/'
-    EXPECT_EQ(parse_export("/x=y").name, "/x=y");
-    EXPECT_EQ(parse_export("/a/../b/").name, "/b/");
-    EXPECT_EQ(parse_export("sub").name, std::filesystem::current_path().string() + "/sub");
+    EXPECT_EQ(export_of("/x=/y").path, "/x");
+    EXPECT_EQ(export_of("/x=/y").name, "/y");
+    EXPECT_EQ(export_of("/x=y").path, "/x=y");  // no name without '/'
+    EXPECT_EQ(export_of("/x=y").name, "/x=y");
+    EXPECT_EQ(export_of("/a/../b/").name, "/b/");
+    EXPECT_EQ(export_of("sub").name, std::filesystem::current_path().string() + "/sub");
 }
 
 TEST(Options, DirectoryThatLooksLikeANameIsItself) {
     const std::string base = ::testing::TempDir() + "nfsrdmad-options=";
     std::filesystem::create_directories(base + "/y");
-    EXPECT_EQ(parse_export(base + "/y").path, base + "/y");
+    EXPECT_EQ(export_of(base + "/y").path, base + "/y");
     std::filesystem::remove_all(base);
+}
+
+TEST(Options, ExportOptions) {
+    const ExportOption plain = export_of("/nonexistent/x");
+    EXPECT_FALSE(plain.has_options);
+    const ExportOption rw = export_of("/nonexistent/x=/n:rw,no_root_squash,fsid=7");
+    EXPECT_EQ(rw.path, "/nonexistent/x");
+    EXPECT_EQ(rw.name, "/n");
+    ASSERT_TRUE(rw.has_options);
+    EXPECT_FALSE(rw.list.options.read_only);
+    EXPECT_TRUE(rw.list.options.secure);
+    EXPECT_EQ(rw.list.options.squash, nfs::Squash::none);
+    EXPECT_EQ(rw.list.fsid, "7");
+    EXPECT_TRUE(export_of("/nonexistent/x:").has_options);
+    EXPECT_FALSE(export_of("/nonexistent/a:b/c").has_options);  // a ':' in the path
+    std::string why;
+    parse_export("/nonexistent/x:rw,foo", why);
+    EXPECT_EQ(why, "unknown option 'foo'");
+}
+
+TEST(Options, ExportsFileAndCheck) {
+    Options out;
+    ASSERT_EQ(parse({"--exports-file", "f", "--check", "--foreground", "--manage-gids"}, out), 0);
+    EXPECT_EQ(out.exports_file, "f");
+    EXPECT_TRUE(out.check);
+    EXPECT_TRUE(out.manage_gids);
+    Options bad;
+    EXPECT_EQ(parse({"--export", "/nonexistent/x:foo"}, bad), kUsage);
 }
 
 }  // namespace
