@@ -182,7 +182,15 @@ Result<void> HandleJournal::start(PosixHandles& into) {
     if (!lock_fd_) return Error{Errc::system, errno, "open the lock of the handles"};
     if (::flock(lock_fd_.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK) return Error{Errc::system, errno, "lock the handles"};
+        std::array<char, 32> owner{};
+        const bool ours = ::read(lock_fd_.get(), owner.data(), owner.size() - 1) > 0 &&
+                          owner.data() == std::to_string(::getpid());
+        if (ours) return Error{Errc::again, 0, "this server has them in use still"};
         return Error{Errc::refused, 0, "another server has the state directory in use"};
+    }
+    const std::string owner = std::to_string(::getpid());
+    if (::ftruncate(lock_fd_.get(), 0) != 0 || !write_all(lock_fd_.get(), owner)) {
+        return Error{Errc::system, errno, "write the lock of the handles"};
     }
     if (const UniqueFd base(::open((path_ + ".base").c_str(), O_RDONLY | O_CLOEXEC)); base) {
         const auto replayed = replay(base.get(), into);

@@ -20,7 +20,7 @@ namespace nfsrdma::nfs {
 class HandleJournal final : public PlaceLog {
   public:
     // Fills `into` from what is there and keeps the files open. Errc::refused: another process has
-    // them; Errc::system.
+    // them; Errc::again: an earlier one of this process; Errc::system.
     static Result<std::unique_ptr<HandleJournal>> open(const std::string& path, PosixHandles& into);
     ~HandleJournal();
     HandleJournal(const HandleJournal&) = delete;

@@ -113,8 +113,16 @@ Result<void> VfsPosix::start() {
         // Another directory under the same name is another matter.
         const std::string file = fmt::format("{}/places-{:08x}-{:016x}", options_.state_dir,
                                              options_.fsid, root_.generation ^ root_.fileid);
-        NR_TRY_ASSIGN(journal_, HandleJournal::open(file, handles_));
-        handles_.set_log(journal_.get());
+        auto opened = HandleJournal::open(file, handles_);
+        if (opened) {
+            journal_ = *std::move(opened);
+            handles_.set_log(journal_.get());
+        } else if (opened.error().code == Errc::again) {
+            // Exports were reloaded, and calls of the old one are in progress.
+            log::warn("{}: in use still; handles that are new survive no restart", file);
+        } else {
+            return opened.error();
+        }
     }
     root_pin_ = PosixPin(files_, files_.insert(root_, std::move(path_fd)));
     return {};

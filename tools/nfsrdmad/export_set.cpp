@@ -159,6 +159,7 @@ bool ExportSet::serve(const nfs::ExportSpec& spec, nfs::VfsPosixOptions posix,
                                          : nfsrdma::to_string(error)));
             return false;
         }
+        log::info("{}: file handles are opened by {}", spec.name, (*made)->handles_by());
         served.vfs = *std::move(made);
     }
     next[spec.name] = std::move(served);

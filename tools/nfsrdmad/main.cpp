@@ -13,6 +13,7 @@
 
 #include "nfs/identity.hpp"
 #include "tools/nfsrdmad/export_set.hpp"
+#include "tools/nfsrdmad/handles.hpp"
 #include "tools/nfsrdmad/notify.hpp"
 #include "tools/nfsrdmad/options.hpp"
 #include "tools/nfsrdmad/services.hpp"
@@ -75,7 +76,7 @@ class Daemon {
     explicit Daemon(const Options& options)
         : options_(options),
           identity_(identity_options(options), clock_),
-          exports_(options, posix_options(identity_)),
+          exports_(options, posix_options(identity_, options.handles)),
           services_(options.services, server_, options.loops) {}
     ~Daemon() {
         workers_joined();
@@ -88,6 +89,7 @@ class Daemon {
     Daemon& operator=(const Daemon&) = delete;
 
     int run() {
+        if (!prepare_handles()) return kFailed;
         nfs::ExportIssues issues;
         const LoadStatus loaded = exports_.load(server_, issues);
         tell(issues, true);
@@ -113,10 +115,24 @@ class Daemon {
     }
 
   private:
-    static nfs::VfsPosixOptions posix_options(nfs::Identity& identity) {
+    static nfs::VfsPosixOptions posix_options(nfs::Identity& identity,
+                                              const HandleOptions& handles) {
         nfs::VfsPosixOptions posix;
         posix.identity = &identity;
+        posix.state_dir = handles.state_dir;
+        posix.places_max = handles.places_max;
         return posix;
+    }
+
+    bool prepare_handles() {
+        const Result<void> made = make_state_dir(options_.handles);
+        if (!made) return complain(options_.handles.state_dir, made.error()) == 0;
+        std::string where;
+        auto key = handle_key_of(options_.handles, where);
+        if (!key) return complain(where, key.error()) == 0;
+        server_.set_handle_key(*key);
+        log::info("file handles are signed by {}", where);
+        return true;
     }
 
     // Address, device, exports, limits and identity, in one line.

@@ -68,6 +68,20 @@ void declare(CLI::App& app, Words& words, Options& out) {
     app.add_option("--stats-json", out.stats_file,
                    "file to write counters to, at SIGUSR1 and at the end")
         ->type_name("FILE");
+    app.add_option("--state-dir", out.handles.state_dir,
+                   "directory for what makes file handles survive a restart; made if missing")
+        ->type_name("DIR");
+    app.add_option("--handle-key", out.handles.key_file,
+                   "file of 32 secret bytes that sign file handles, made if missing; servers that "
+                   "share it and a file system serve each other's handles (default: in the state "
+                   "directory, else new at each start)")
+        ->type_name("FILE");
+    app.add_option(
+           "--places-max", out.handles.places_max,
+           "names that each export remembers, some 70 bytes each, where the kernel does not "
+           "open file handles for this process")
+        ->check(CLI::Range(1024, 64 << 20))
+        ->capture_default_str();
     declare_services(app, out.services);
 }
 

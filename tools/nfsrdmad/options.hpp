@@ -8,6 +8,7 @@
 #include "base/loop.hpp"
 #include "base/sock_addr.hpp"
 #include "nfs/exports_file.hpp"
+#include "nfs/posix_handles.hpp"
 #include "pools/page_list.hpp"
 #include "tools/nfsrdmad/service_options.hpp"
 
@@ -19,6 +20,12 @@ struct ExportOption {
     std::string path, name;
     bool has_options = false;
     nfs::OptionList list;
+};
+
+// How file handles are signed, and found after a restart.
+struct HandleOptions {
+    std::string key_file, state_dir;  // empty: none
+    std::uint64_t places_max = nfs::PosixHandles::kCapacity;
 };
 
 struct Options {
@@ -34,6 +41,7 @@ struct Options {
     log::Level log_level = log::Level::warn;
     std::string stats_file;
     ServiceOptions services;
+    HandleOptions handles;
 };
 
 // PATH[=NAME][:OPTIONS] with a NAME that begins with '/'. A directory that has such a name itself
