@@ -177,6 +177,11 @@ class Vfs {
         return open_io(cred, node, use, out);
     }
 
+    // Whether io_attr of an open file may have to wait: the file system asks another machine.
+    virtual bool io_attr_blocks() const noexcept { return false; }
+    // Flushes a file without an fd.
+    virtual nfsstat3 sync_now(const IoFile& /*file*/) noexcept { return NFS3_OK; }
+
     // Called every second or so by one thread: closes what need not be open.
     virtual void tidy() noexcept {}
 };

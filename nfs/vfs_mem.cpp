@@ -1,8 +1,10 @@
 #include "nfs/vfs_mem.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 namespace nfsrdma::nfs {
 namespace {
@@ -69,11 +71,49 @@ Node VfsMem::node_of(const Object& object) const noexcept {
     return Node{{object.attr.fileid, object.generation}, object.attr};
 }
 
+void VfsMem::inject(MemCall call, const MemFault& fault) {
+    const std::lock_guard lock(faults_mutex_);
+    faults_.at(static_cast<std::size_t>(call)) = fault;
+    bool slow = false;
+    for (const MemFault& each : faults_)
+        slow = slow || each.delay_ns > 0;
+    slow_.store(slow, std::memory_order_release);
+}
+
+void VfsMem::heal() {
+    const std::lock_guard lock(faults_mutex_);
+    faults_.fill({});
+    slow_.store(false, std::memory_order_release);
+}
+
+std::uint64_t VfsMem::count(MemCall call) const {
+    const std::lock_guard lock(faults_mutex_);
+    return counts_.at(static_cast<std::size_t>(call));
+}
+
+nfsstat3 VfsMem::fault(MemCall call) noexcept {
+    MemFault now;
+    {
+        const std::lock_guard lock(faults_mutex_);
+        const auto index = static_cast<std::size_t>(call);
+        ++counts_[index];
+        MemFault& fault = faults_[index];
+        if (fault.calls == 0) return NFS3_OK;
+        if (fault.calls != ~0u) --fault.calls;
+        now = fault;
+    }
+    // Others' calls go on meanwhile.
+    if (now.delay_ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(now.delay_ns));
+    return now.status;
+}
+
 NodeId VfsMem::root() const noexcept {
     return root_;
 }
 
 nfsstat3 VfsMem::getattr(const Cred& /*cred*/, NodeId node, Attr& out) noexcept {
+    const nfsstat3 injected = fault(MemCall::getattr);
+    if (injected != NFS3_OK) return injected;
     const std::lock_guard lock(mutex_);
     const Object* object = find(node);
     if (object == nullptr) return NFS3ERR_STALE;
@@ -108,12 +148,14 @@ void VfsMem::apply(Object& object, const SetAttr& set) noexcept {
 
 nfsstat3 VfsMem::setattr(const Cred& /*cred*/, NodeId node, const SetAttr& set, const Time* guard,
                          Wcc& wcc) noexcept {
+    const nfsstat3 injected = fault(MemCall::setattr);
     const std::lock_guard lock(mutex_);
     Object* object = find(node);
     if (object == nullptr) return NFS3ERR_STALE;
     wcc.before = object->attr;
-    nfsstat3 status = NFS3_OK;
-    if (guard != nullptr && *guard != object->attr.ctime) status = NFS3ERR_NOT_SYNC;
+    nfsstat3 status = injected;
+    if (status == NFS3_OK && guard != nullptr && *guard != object->attr.ctime)
+        status = NFS3ERR_NOT_SYNC;
     if (status == NFS3_OK && set.size) {
         if (object->attr.type == NF3REG) {
             status = resize(*object, *set.size);
@@ -130,6 +172,8 @@ nfsstat3 VfsMem::setattr(const Cred& /*cred*/, NodeId node, const SetAttr& set, 
 }
 
 nfsstat3 VfsMem::lookup(const Cred& /*cred*/, const DirName& what, Node& out) noexcept {
+    const nfsstat3 injected = fault(MemCall::lookup);
+    if (injected != NFS3_OK) return injected;
     const std::lock_guard lock(mutex_);
     Object* dir = nullptr;
     const nfsstat3 status = find_dir(what.dir, dir);
@@ -151,6 +195,8 @@ nfsstat3 VfsMem::lookup(const Cred& /*cred*/, const DirName& what, Node& out) no
 
 nfsstat3 VfsMem::access(const Cred& /*cred*/, NodeId node, std::uint32_t wanted,
                         std::uint32_t& granted) noexcept {
+    const nfsstat3 injected = fault(MemCall::access);
+    if (injected != NFS3_OK) return injected;
     const std::lock_guard lock(mutex_);
     const Object* object = find(node);
     if (object == nullptr) return NFS3ERR_STALE;
@@ -162,6 +208,8 @@ nfsstat3 VfsMem::access(const Cred& /*cred*/, NodeId node, std::uint32_t wanted,
 
 nfsstat3 VfsMem::readlink(const Cred& /*cred*/, NodeId node, std::span<char> room,
                           std::uint32_t& length) noexcept {
+    const nfsstat3 injected = fault(MemCall::readlink);
+    if (injected != NFS3_OK) return injected;
     const std::lock_guard lock(mutex_);
     const Object* object = find(node);
     if (object == nullptr) return NFS3ERR_STALE;
@@ -196,11 +244,12 @@ void VfsMem::unref(Object& object) {
 }
 
 // Makes the object and its entry; `dir` is set whenever the directory was found.
-nfsstat3 VfsMem::make(const DirName& where, const Attr& like, Object*& out, Object*& dir,
-                      Wcc& wcc) noexcept {
+nfsstat3 VfsMem::make(const DirName& where, const Attr& like, Object*& out, Object*& dir, Wcc& wcc,
+                      nfsstat3 injected) noexcept {
     const nfsstat3 status = find_dir(where.dir, dir);
     if (dir != nullptr) wcc.before = wcc.after = dir->attr;
     if (status != NFS3_OK) return status;
+    if (injected != NFS3_OK) return injected;
     if (where.name == "." || where.name == "..") return NFS3ERR_EXIST;
     if (where.name.size() > kNameMax) return NFS3ERR_NAMETOOLONG;
     if (child_of(*dir, where.name) != nullptr) return NFS3ERR_EXIST;
@@ -224,12 +273,13 @@ nfsstat3 VfsMem::make(const DirName& where, const Attr& like, Object*& out, Obje
 
 nfsstat3 VfsMem::create(const Cred& /*cred*/, const DirName& where, const CreateHow& how, Node& out,
                         Wcc& dir) noexcept {
+    const nfsstat3 injected = fault(MemCall::create);
     const std::lock_guard lock(mutex_);
     Object* object = nullptr;
     Object* parent = nullptr;
     const bool exclusive = how.mode == EXCLUSIVE;
     const Attr like = like_of(NF3REG, exclusive ? 0 : how.attr.mode.value_or(0644));
-    nfsstat3 status = make(where, like, object, parent, dir);
+    nfsstat3 status = make(where, like, object, parent, dir, injected);
     if (status == NFS3_OK) {
         object->has_verifier = exclusive;
         object->verifier = how.verifier;
@@ -255,11 +305,12 @@ nfsstat3 VfsMem::create(const Cred& /*cred*/, const DirName& where, const Create
 
 nfsstat3 VfsMem::mkdir(const Cred& /*cred*/, const DirName& where, const SetAttr& attr, Node& out,
                        Wcc& dir) noexcept {
+    const nfsstat3 injected = fault(MemCall::mkdir);
     const std::lock_guard lock(mutex_);
     Object* object = nullptr;
     Object* parent = nullptr;
     const nfsstat3 status =
-        make(where, like_of(NF3DIR, attr.mode.value_or(0755)), object, parent, dir);
+        make(where, like_of(NF3DIR, attr.mode.value_or(0755)), object, parent, dir, injected);
     if (status != NFS3_OK) return status;
     apply(*object, attr);
     out = node_of(*object);
@@ -268,10 +319,11 @@ nfsstat3 VfsMem::mkdir(const Cred& /*cred*/, const DirName& where, const SetAttr
 
 nfsstat3 VfsMem::symlink(const Cred& /*cred*/, const DirName& where, std::string_view text,
                          Node& out, Wcc& dir) noexcept {
+    const nfsstat3 injected = fault(MemCall::symlink);
     const std::lock_guard lock(mutex_);
     Object* object = nullptr;
     Object* parent = nullptr;
-    const nfsstat3 status = make(where, like_of(NF3LNK, 0777), object, parent, dir);
+    const nfsstat3 status = make(where, like_of(NF3LNK, 0777), object, parent, dir, injected);
     if (status != NFS3_OK) return status;
     object->text = text;
     object->attr.size = text.size();
@@ -281,20 +333,23 @@ nfsstat3 VfsMem::symlink(const Cred& /*cred*/, const DirName& where, std::string
 
 nfsstat3 VfsMem::mknod(const Cred& /*cred*/, const DirName& where, const Attr& like, Node& out,
                        Wcc& dir) noexcept {
+    const nfsstat3 injected = fault(MemCall::mknod);
     const std::lock_guard lock(mutex_);
     Object* object = nullptr;
     Object* parent = nullptr;
-    const nfsstat3 status = make(where, like, object, parent, dir);
+    const nfsstat3 status = make(where, like, object, parent, dir, injected);
     if (status == NFS3_OK) out = node_of(*object);
     return status;
 }
 
 nfsstat3 VfsMem::remove(const Cred& /*cred*/, const DirName& what, Wcc& dir) noexcept {
+    const nfsstat3 injected = fault(MemCall::remove);
     const std::lock_guard lock(mutex_);
     Object* parent = nullptr;
     const nfsstat3 status = find_dir(what.dir, parent);
     if (parent != nullptr) dir.before = dir.after = parent->attr;
     if (status != NFS3_OK) return status;
+    if (injected != NFS3_OK) return injected;
     if (what.name.size() > kNameMax) return NFS3ERR_NAMETOOLONG;
     Object* object = child_of(*parent, what.name);
     if (object == nullptr) return NFS3ERR_NOENT;
@@ -306,11 +361,13 @@ nfsstat3 VfsMem::remove(const Cred& /*cred*/, const DirName& what, Wcc& dir) noe
 }
 
 nfsstat3 VfsMem::rmdir(const Cred& /*cred*/, const DirName& what, Wcc& dir) noexcept {
+    const nfsstat3 injected = fault(MemCall::rmdir);
     const std::lock_guard lock(mutex_);
     Object* parent = nullptr;
     const nfsstat3 status = find_dir(what.dir, parent);
     if (parent != nullptr) dir.before = dir.after = parent->attr;
     if (status != NFS3_OK) return status;
+    if (injected != NFS3_OK) return injected;
     if (what.name.size() > kNameMax) return NFS3ERR_NAMETOOLONG;
     Object* object = child_of(*parent, what.name);
     if (object == nullptr) return NFS3ERR_NOENT;
@@ -341,6 +398,7 @@ bool VfsMem::is_under(std::uint64_t fileid, std::uint64_t ancestor) noexcept {
 
 nfsstat3 VfsMem::rename(const Cred& /*cred*/, const DirName& from, const DirName& to, Wcc& from_dir,
                         Wcc& to_dir) noexcept {
+    const nfsstat3 injected = fault(MemCall::rename);
     const std::lock_guard lock(mutex_);
     Object* source = nullptr;
     Object* target = nullptr;
@@ -350,6 +408,7 @@ nfsstat3 VfsMem::rename(const Cred& /*cred*/, const DirName& from, const DirName
     if (target != nullptr) to_dir.before = to_dir.after = target->attr;
     if (status == NFS3_OK) status = to_status;
     if (status != NFS3_OK) return status;
+    if (injected != NFS3_OK) return injected;
     if (std::max(from.name.size(), to.name.size()) > kNameMax) return NFS3ERR_NAMETOOLONG;
     Object* what = child_of(*source, from.name);
     if (what == nullptr) return NFS3ERR_NOENT;
@@ -378,11 +437,13 @@ nfsstat3 VfsMem::rename(const Cred& /*cred*/, const DirName& from, const DirName
 }
 
 nfsstat3 VfsMem::link(const Cred& /*cred*/, NodeId file, const DirName& where, Wcc& dir) noexcept {
+    const nfsstat3 injected = fault(MemCall::link);
     const std::lock_guard lock(mutex_);
     Object* parent = nullptr;
     const nfsstat3 status = find_dir(where.dir, parent);
     if (parent != nullptr) dir.before = dir.after = parent->attr;
     if (status != NFS3_OK) return status;
+    if (injected != NFS3_OK) return injected;
     Object* object = find(file);
     if (object == nullptr) return NFS3ERR_STALE;
     if (object->attr.type == NF3DIR) return NFS3ERR_PERM;
@@ -399,6 +460,9 @@ nfsstat3 VfsMem::link(const Cred& /*cred*/, NodeId file, const DirName& where, W
 
 nfsstat3 VfsMem::readdir(const Cred& /*cred*/, const ReadDir& what, DirSink& sink,
                          bool& eof) noexcept {
+    const nfsstat3 injected = fault(MemCall::readdir);
+    eof = false;
+    if (injected != NFS3_OK) return injected;
     const std::lock_guard lock(mutex_);
     Object* dir = nullptr;
     const nfsstat3 status = find_dir(what.dir, dir);
@@ -422,6 +486,8 @@ nfsstat3 VfsMem::readdir(const Cred& /*cred*/, const ReadDir& what, DirSink& sin
 }
 
 nfsstat3 VfsMem::statfs(const Cred& /*cred*/, NodeId node, StatFs& out) noexcept {
+    const nfsstat3 injected = fault(MemCall::statfs);
+    if (injected != NFS3_OK) return injected;
     const std::lock_guard lock(mutex_);
     if (find(node) == nullptr) return NFS3ERR_STALE;
     out.total_bytes = options_.capacity_bytes;
@@ -435,6 +501,8 @@ nfsstat3 VfsMem::statfs(const Cred& /*cred*/, NodeId node, StatFs& out) noexcept
 }
 
 nfsstat3 VfsMem::open_io(const Cred& /*cred*/, NodeId node, IoUse /*use*/, IoFile& out) noexcept {
+    const nfsstat3 injected = fault(MemCall::open_io);
+    if (injected != NFS3_OK) return injected;
     const std::lock_guard lock(mutex_);
     const Object* object = find(node);
     if (object == nullptr) return NFS3ERR_STALE;
@@ -450,13 +518,23 @@ void VfsMem::close_io(IoFile& file) noexcept {
 }
 
 nfsstat3 VfsMem::io_attr(const IoFile& file, Attr& out) noexcept {
-    return getattr(Cred{}, file.id, out);
+    const std::lock_guard lock(mutex_);
+    const Object* object = find(file.id);
+    if (object == nullptr) return NFS3ERR_STALE;
+    out = object->attr;
+    return NFS3_OK;
+}
+
+nfsstat3 VfsMem::sync_now(const IoFile& /*file*/) noexcept {
+    return fault(MemCall::sync_now);
 }
 
 nfsstat3 VfsMem::read_now(const IoFile& file, std::uint64_t offset, std::span<std::byte> into,
                           std::uint32_t& moved) noexcept {
-    const std::lock_guard lock(mutex_);
+    const nfsstat3 injected = fault(MemCall::read_now);
     moved = 0;
+    if (injected != NFS3_OK) return injected;
+    const std::lock_guard lock(mutex_);
     Object* object = find(file.id);
     if (object == nullptr) return NFS3ERR_STALE;
     if (offset >= object->data.size()) return NFS3_OK;
@@ -469,8 +547,10 @@ nfsstat3 VfsMem::read_now(const IoFile& file, std::uint64_t offset, std::span<st
 
 nfsstat3 VfsMem::write_now(const IoFile& file, std::uint64_t offset,
                            std::span<const std::byte> from, std::uint32_t& moved) noexcept {
-    const std::lock_guard lock(mutex_);
+    const nfsstat3 injected = fault(MemCall::write_now);
     moved = 0;
+    if (injected != NFS3_OK) return injected;
+    const std::lock_guard lock(mutex_);
     Object* object = find(file.id);
     if (object == nullptr) return NFS3ERR_STALE;
     if (from.empty()) return NFS3_OK;

@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -18,8 +20,43 @@ struct VfsMemOptions {
     std::uint64_t max_nodes = 1u << 20;         // NFS3ERR_NOSPC beyond
 };
 
+// What a Vfs is asked for, for the injection of faults. FSSTAT, FSINFO and PATHCONF are all statfs;
+// READ is open_io and read_now, and so on.
+enum class MemCall : std::uint8_t {
+    getattr,
+    setattr,
+    lookup,
+    access,
+    readlink,
+    create,
+    mkdir,
+    symlink,
+    mknod,
+    remove,
+    rmdir,
+    rename,
+    link,
+    readdir,
+    statfs,
+    open_io,
+    read_now,
+    write_now,
+    sync_now,
+};
+inline constexpr std::size_t kMemCalls = 19;
+
+// What becomes of a call: it takes `delay_ns` of real time, and then fails with `status`, or is
+// done when that is NFS3_OK. A failed change changes nothing, and tells of its directory as a real
+// one does.
+struct MemFault {
+    nfsstat3 status = NFS3_OK;
+    std::uint64_t delay_ns = 0;
+    std::uint32_t calls = ~0u;  // so many, and then none
+};
+
 // A tree in memory, for tests, simulation and bench: a real file system in its answers, without
-// permissions. One lock; its time is a counter, so that runs repeat.
+// permissions. One lock; its time is a counter, so that runs repeat. Faults are injected by call,
+// so that every answer of RFC 1813 can be provoked, and storage that is slow.
 class VfsMem final : public Vfs {
   public:
     explicit VfsMem(const VfsMemOptions& options = {});
@@ -59,6 +96,17 @@ class VfsMem final : public Vfs {
                       std::uint32_t& moved) noexcept override;
     nfsstat3 write_now(const IoFile& file, std::uint64_t offset, std::span<const std::byte> from,
                        std::uint32_t& moved) noexcept override;
+    nfsstat3 sync_now(const IoFile& file) noexcept override;
+    // While a delay is injected.
+    bool blocks(const Cred& /*cred*/) const noexcept override {
+        return slow_.load(std::memory_order_acquire);
+    }
+
+    // Any thread. Replaces what was injected for this call before.
+    void inject(MemCall call, const MemFault& fault);
+    void heal();  // no more faults
+    // How often it was called, faults among them.
+    std::uint64_t count(MemCall call) const;
 
   private:
     struct Child {
@@ -78,6 +126,9 @@ class VfsMem final : public Vfs {
         std::unordered_map<std::string, std::uint64_t> cookies;
     };
 
+    // Counts the call, and waits as long as its fault says; NFS3_OK: it is to be done.
+    nfsstat3 fault(MemCall call) noexcept;
+
     // All of the following: with the lock held.
     Object* find(NodeId id) noexcept;
     nfsstat3 find_dir(NodeId id, Object*& out) noexcept;
@@ -85,8 +136,8 @@ class VfsMem final : public Vfs {
     Time tick() noexcept;
     void touch(Object& object) noexcept;  // mtime and ctime
     Node node_of(const Object& object) const noexcept;
-    nfsstat3 make(const DirName& where, const Attr& like, Object*& out, Object*& dir,
-                  Wcc& wcc) noexcept;
+    nfsstat3 make(const DirName& where, const Attr& like, Object*& out, Object*& dir, Wcc& wcc,
+                  nfsstat3 injected) noexcept;
     void add_child(Object& dir, std::string_view name, std::uint64_t fileid);
     void drop_child(Object& dir, const std::string& name);
     void unref(Object& object);
@@ -103,6 +154,11 @@ class VfsMem final : public Vfs {
     std::uint64_t used_bytes_ = 0;
     NodeId root_;
     std::unordered_map<std::uint64_t, std::unique_ptr<Object>> objects_;
+
+    mutable std::mutex faults_mutex_;
+    std::array<MemFault, kMemCalls> faults_{};
+    std::array<std::uint64_t, kMemCalls> counts_{};
+    std::atomic<bool> slow_{false};
 };
 
 }  // namespace nfsrdma::nfs

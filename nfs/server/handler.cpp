@@ -65,6 +65,12 @@ nfsstat3 find_to_change(sunrpc::SvcCall& call, const nfs_fh3& fh, Found& out) no
     return status == NFS3_OK && out.read_only ? NFS3ERR_ROFS : status;
 }
 
+void store_verifier(sunrpc::SvcCall& call, char* out) noexcept {
+    static_assert(sizeof(writeverf3) == sizeof(std::uint64_t));
+    const std::uint64_t verifier = server_of(call).write_verifier();
+    std::memcpy(out, &verifier, sizeof verifier);
+}
+
 FhBytes fh_of(const Found& in, NodeId id) noexcept {
     return encode_fh(*in.exported->key, {in.exported->id, id});
 }

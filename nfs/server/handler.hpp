@@ -62,6 +62,9 @@ enum class NameUse : std::uint8_t {
 nfsstat3 find_name(sunrpc::SvcCall& call, const diropargs3& args, NameUse use, Found& dir,
                    Wcc& wcc) noexcept;
 
+// Of this moment: what WRITE and COMMIT answer with.
+void store_verifier(sunrpc::SvcCall& call, char* out) noexcept;
+
 // What a procedure that makes an object answers with.
 struct Made {
     Found dir;

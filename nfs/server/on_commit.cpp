@@ -1,35 +1,66 @@
-#include <algorithm>
-
-#include "nfs/server/handler.hpp"
+#include "nfs/server/open_file.hpp"
 #include "nfs/status.hpp"
 
 namespace nfsrdma::nfs {
 namespace {
 
-struct CommitState : FileOp {
+struct CommitState : FileOp, ClosingFile {
     explicit CommitState(sunrpc::SvcCall& c) noexcept : call(&c) {}
     sunrpc::SvcCall* call;
-    std::shared_ptr<Vfs> vfs;
-    IoFile file;
-    Wcc wcc;
+    std::optional<Attr> before;
+    nfsstat3 status = NFS3_OK;
 };
 
-void finish(FileOp& op, std::int64_t result) noexcept {
-    auto& state = static_cast<CommitState&>(op);
-    sunrpc::SvcCall& call = *state.call;
+void answer(sunrpc::SvcCall& call) noexcept {
+    auto& state = state_of<CommitState>(call);
     auto& res = res_of<COMMIT3res>(call);
-    Attr attr;
-    if (state.vfs->io_attr(state.file, attr) == NFS3_OK) state.wcc.after = attr;
-    state.vfs->close_io(state.file);
-    res.status = status_of(result < 0 ? static_cast<int>(-result) : 0);
+    const wcc_data wcc = to_wcc({state.before, state.after});
+    res.status = state.status;
     if (res.status == NFS3_OK) {
-        res.COMMIT3res_u.resok.file_wcc = to_wcc(state.wcc);
-        std::ranges::copy(server_of(call).write_verifier(), res.COMMIT3res_u.resok.verf);
+        res.COMMIT3res_u.resok.file_wcc = wcc;
+        store_verifier(call, res.COMMIT3res_u.resok.verf);
     } else {
-        res.COMMIT3res_u.resfail.file_wcc = to_wcc(state.wcc);
+        res.COMMIT3res_u.resfail.file_wcc = wcc;
     }
     std::destroy_at(&state);
     call.reply();
+}
+
+// A flush that fails says so once: the system then takes the pages for clean. Whoever wrote any of
+// them learns from the verifier that they may be lost.
+void finish(CommitState& state, nfsstat3 status) noexcept {
+    if (status != NFS3_OK) server_of(*state.call).lose_unstable();
+    state.status = status;
+    close_file(
+        *state.call, state,
+        [](sunrpc::SvcCall& c) noexcept { take_after(state_of<CommitState>(c)); }, answer);
+}
+
+void synced(FileOp& op, std::int64_t result) noexcept {
+    finish(static_cast<CommitState&>(op), status_of(result < 0 ? static_cast<int>(-result) : 0));
+}
+
+void commit_opened(sunrpc::SvcCall& call, Opened& opened) noexcept {
+    if (opened.status != NFS3_OK) {
+        auto& res = res_of<COMMIT3res>(call);
+        res.status = opened.status;
+        res.COMMIT3res_u.resfail.file_wcc = to_wcc({std::nullopt, opened.attr});
+        call.reply();
+        return;
+    }
+    auto& state = make_state<CommitState>(call);
+    state.vfs = opened.found.exported->vfs;
+    state.file = opened.file;
+    state.before = opened.attr;
+    state.done = synced;
+    state.kind = FileOp::Kind::sync;
+    state.in_line = opened.file.in_line;
+    state.fd = opened.file.fd;
+    if (state.fd < 0) {
+        finish(state, state.vfs->sync_now(state.file));
+    } else {
+        call.rqst->xprt->loop().submit(state);
+    }
 }
 
 }  // namespace
@@ -37,35 +68,12 @@ void finish(FileOp& op, std::int64_t result) noexcept {
 // RFC 1813 s3.3.21. The whole file is flushed, whatever the range: files have no flush of less that
 // is as safe.
 void on_commit(sunrpc::SvcCall& call) noexcept {
-    const auto& args = args_of<COMMIT3args>(call);
-    auto& res = res_of<COMMIT3res>(call);
-    Found found;
-    IoFile file;
-    res.status = find(call, args.file, found);
-    if (res.status == NFS3_OK) {
-        res.status = found.vfs().open_io(found.cred, found.id, IoUse::sync, file);
-    }
-    if (res.status != NFS3_OK) {
-        Wcc wcc;
-        wcc.after = attr_of(found);
-        res.COMMIT3res_u.resfail.file_wcc = to_wcc(wcc);
-        call.reply();
-        return;
-    }
-    auto& state = make_state<CommitState>(call);
-    state.vfs = found.exported->vfs;
-    state.file = file;
-    state.done = finish;
-    state.kind = FileOp::Kind::sync;
-    state.in_line = file.in_line;
-    state.fd = file.fd;
-    Attr attr;
-    if (state.vfs->io_attr(file, attr) == NFS3_OK) state.wcc.before = attr;
-    if (file.fd < 0) {
-        finish(state, 0);
-    } else {
-        call.rqst->xprt->loop().submit(state);
-    }
+    Opened opened;
+    opened.status = find(call, args_of<COMMIT3args>(call).file, opened.found);
+    OpenFile how;
+    how.use = IoUse::sync;
+    how.next = commit_opened;
+    open_file(call, opened, how);
 }
 
 }  // namespace nfsrdma::nfs

@@ -16,6 +16,7 @@ void on_link(sunrpc::SvcCall& call) noexcept {
     if (res.status == NFS3_OK) {
         res.status = dir.vfs().link(dir.cred, file.id, {dir.id, args.link.name}, wcc);
     }
+    if (res.status != NFS3_OK && !wcc.after) wcc.after = attr_of(dir);
     res.LINK3res_u.resok.file_attributes = to_post_op(attr_of(file));
     res.LINK3res_u.resok.linkdir_wcc = to_wcc(wcc);
     call.reply();

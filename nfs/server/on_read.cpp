@@ -9,7 +9,7 @@
 // Errors. Any failure is answered with its status and the attributes that are known.
 #include <algorithm>
 
-#include "nfs/server/handler.hpp"
+#include "nfs/server/open_file.hpp"
 #include "nfs/status.hpp"
 
 namespace nfsrdma::nfs {
@@ -20,12 +20,12 @@ namespace {
 constexpr std::uint32_t kSmall = 64 * 1024;
 constexpr std::uint64_t kFar = 1ull << 62;
 
-struct ReadState : FileOp {
+struct ReadState : FileOp, ClosingFile {
     explicit ReadState(sunrpc::SvcCall& c) noexcept : call(&c) {}
     sunrpc::SvcCall* call;
-    std::shared_ptr<Vfs> vfs;
-    IoFile file;
     std::uint32_t count = 0;
+    std::uint32_t moved = 0;
+    nfsstat3 status = NFS3_OK;
 };
 
 void fill(READ3res& res, const Attr& attr, std::uint64_t offset,
@@ -39,21 +39,25 @@ void fill(READ3res& res, const Attr& attr, std::uint64_t offset,
     ok.data.data_val = data.empty() ? nullptr : as_chars(data.data());
 }
 
-void finish(ReadState& state, nfsstat3 status, std::uint32_t moved) noexcept {
-    sunrpc::SvcCall& call = *state.call;
+void answer(sunrpc::SvcCall& call) noexcept {
+    auto& state = state_of<ReadState>(call);
     auto& res = res_of<READ3res>(call);
-    Attr attr;
-    std::optional<Attr> known;
-    if (state.vfs->io_attr(state.file, attr) == NFS3_OK) known = attr;
-    if (status == NFS3_OK && known) {
-        fill(res, attr, args_of<READ3args>(call).offset, state.buffer.first(moved));
+    if (state.status == NFS3_OK && state.after) {
+        fill(res, *state.after, args_of<READ3args>(call).offset, state.buffer.first(state.moved));
     } else {
-        res.status = status == NFS3_OK ? NFS3ERR_IO : status;
-        res.READ3res_u.resfail.file_attributes = to_post_op(known);
+        res.status = state.status == NFS3_OK ? NFS3ERR_IO : state.status;
+        res.READ3res_u.resfail.file_attributes = to_post_op(state.after);
     }
-    state.vfs->close_io(state.file);
     std::destroy_at(&state);
     call.reply();
+}
+
+void finish(ReadState& state, nfsstat3 status, std::uint32_t moved) noexcept {
+    state.status = status;
+    state.moved = moved;
+    close_file(
+        *state.call, state, [](sunrpc::SvcCall& c) noexcept { take_after(state_of<ReadState>(c)); },
+        answer);
 }
 
 void done(FileOp& op, std::int64_t result) noexcept {
@@ -95,44 +99,48 @@ std::uint32_t count_of(const sunrpc::SvcCall& call, const READ3args& args) noexc
     return call.rqst->result_room == 0 ? count : std::min(count, call.rqst->result_room);
 }
 
+// The file is open, or there is nothing to read.
+void read_opened(sunrpc::SvcCall& call, Opened& opened) noexcept {
+    const auto& args = args_of<READ3args>(call);
+    if (opened.status != NFS3_OK) {
+        auto& res = res_of<READ3res>(call);
+        res.status = opened.status;
+        res.READ3res_u.resfail.file_attributes = to_post_op(opened.attr);
+        call.reply();
+        return;
+    }
+    auto& state = make_state<ReadState>(call);
+    state.vfs = opened.found.exported->vfs;
+    state.file = opened.file;
+    state.done = done;
+    state.kind = FileOp::Kind::read;
+    state.in_line = opened.file.in_line;
+    state.fd = opened.file.fd;
+    state.offset = args.offset;
+    state.count = count_of(call, args);
+    if (opened.attr) {
+        const std::uint64_t size = opened.attr->size;
+        const std::uint64_t left = args.offset < size ? size - args.offset : 0;
+        state.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(state.count, left));
+    }
+    if (state.count == 0) {
+        finish(state, NFS3_OK, 0);
+        return;
+    }
+    start(call);
+}
+
 }  // namespace
 
 // RFC 1813 s3.3.6
 void on_read(sunrpc::SvcCall& call) noexcept {
     const auto& args = args_of<READ3args>(call);
-    auto& res = res_of<READ3res>(call);
-    Found found;
-    IoFile file;
-    Attr attr;
-    res.status = find(call, args.file, found);
-    if (res.status == NFS3_OK) {
-        res.status = found.vfs().open_io(found.cred, found.id, IoUse::read, file);
-    }
-    if (res.status != NFS3_OK) {
-        res.READ3res_u.resfail.file_attributes = to_post_op(attr_of(found));
-        call.reply();
-        return;
-    }
-    auto& state = make_state<ReadState>(call);
-    state.vfs = found.exported->vfs;
-    state.file = file;
-    state.done = done;
-    state.kind = FileOp::Kind::read;
-    state.in_line = file.in_line;
-    state.fd = file.fd;
-    state.offset = args.offset;
-    nfsstat3 status = NFS3_OK;
-    state.count = count_of(call, args);
-    if (state.count > kSmall || args.offset >= kFar) {
-        status = state.vfs->io_attr(file, attr);
-        const std::uint64_t left = args.offset < attr.size ? attr.size - args.offset : 0;
-        state.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(state.count, left));
-    }
-    if (status != NFS3_OK || state.count == 0) {
-        finish(state, status, 0);
-        return;
-    }
-    start(call);
+    Opened opened;
+    opened.status = find(call, args.file, opened.found);
+    OpenFile how;
+    how.want_attr = count_of(call, args) > kSmall || args.offset >= kFar;
+    how.next = read_opened;
+    open_file(call, opened, how);
 }
 
 }  // namespace nfsrdma::nfs

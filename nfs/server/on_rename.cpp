@@ -16,6 +16,10 @@ void on_rename(sunrpc::SvcCall& call) noexcept {
         res.status = from.vfs().rename(from.cred, {from.id, args.from.name}, {to.id, args.to.name},
                                        from_wcc, to_wcc_data);
     }
+    if (res.status != NFS3_OK) {
+        if (!from_wcc.after) from_wcc.after = attr_of(from);
+        if (!to_wcc_data.after) to_wcc_data.after = attr_of(to);
+    }
     res.RENAME3res_u.resok.fromdir_wcc = to_wcc(from_wcc);
     res.RENAME3res_u.resok.todir_wcc = to_wcc(to_wcc_data);
     call.reply();

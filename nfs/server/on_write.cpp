@@ -10,44 +10,55 @@
 #include <algorithm>
 #include <limits>
 
-#include "nfs/server/handler.hpp"
+#include "nfs/server/open_file.hpp"
 #include "nfs/status.hpp"
 
 namespace nfsrdma::nfs {
 namespace {
 
-struct WriteState : FileOp {
+struct WriteState : FileOp, ClosingFile {
     explicit WriteState(sunrpc::SvcCall& c) noexcept : call(&c) {}
     sunrpc::SvcCall* call;
-    std::shared_ptr<Vfs> vfs;
-    IoFile file;
-    Wcc wcc;
+    std::optional<Attr> before;
     std::uint32_t moved = 0;
+    nfsstat3 status = NFS3_OK;
 };
 static_assert(sizeof(WriteState) <= 512);
 
-void finish(WriteState& state, nfsstat3 status) noexcept {
-    sunrpc::SvcCall& call = *state.call;
+void answer(sunrpc::SvcCall& call) noexcept {
+    auto& state = state_of<WriteState>(call);
     auto& res = res_of<WRITE3res>(call);
-    Attr attr;
-    if (state.vfs->io_attr(state.file, attr) == NFS3_OK) state.wcc.after = attr;
-    state.vfs->close_io(state.file);
-    res.status = status;
-    if (status == NFS3_OK) {
+    const wcc_data wcc = to_wcc({state.before, state.after});
+    res.status = state.status;
+    if (state.status == NFS3_OK) {
         WRITE3resok& ok = res.WRITE3res_u.resok;
-        ok.file_wcc = to_wcc(state.wcc);
+        ok.file_wcc = wcc;
         ok.count = state.moved;
         ok.committed = args_of<WRITE3args>(call).stable;
-        std::ranges::copy(server_of(call).write_verifier(), ok.verf);
+        store_verifier(call, ok.verf);
     } else {
-        res.WRITE3res_u.resfail.file_wcc = to_wcc(state.wcc);
+        res.WRITE3res_u.resfail.file_wcc = wcc;
     }
     std::destroy_at(&state);
     call.reply();
 }
 
+void finish(WriteState& state, nfsstat3 status) noexcept {
+    state.status = status;
+    close_file(
+        *state.call, state,
+        [](sunrpc::SvcCall& c) noexcept { take_after(state_of<WriteState>(c)); }, answer);
+}
+
+// What was written before and not asked to be flushed may be among what is lost.
+void finish_sync(WriteState& state, nfsstat3 status) noexcept {
+    if (status != NFS3_OK) server_of(*state.call).lose_unstable();
+    finish(state, status);
+}
+
 void synced(FileOp& op, std::int64_t result) noexcept {
-    finish(static_cast<WriteState&>(op), status_of(result < 0 ? static_cast<int>(-result) : 0));
+    finish_sync(static_cast<WriteState&>(op),
+                status_of(result < 0 ? static_cast<int>(-result) : 0));
 }
 
 void written(FileOp& op, std::int64_t result) noexcept {
@@ -84,10 +95,38 @@ void write_all(WriteState& state) noexcept {
     } else if (state.fd < 0) {
         const nfsstat3 status =
             state.vfs->write_now(state.file, state.offset, state.buffer, state.moved);
-        finish(state, status);
+        if (status != NFS3_OK || args_of<WRITE3args>(*state.call).stable == UNSTABLE) {
+            finish(state, status);
+        } else {
+            finish_sync(state, state.vfs->sync_now(state.file));
+        }
     } else {
         state.call->rqst->xprt->loop().submit(state);
     }
+}
+
+// The file is open, or nothing is written.
+void write_opened(sunrpc::SvcCall& call, Opened& opened) noexcept {
+    const auto& args = args_of<WRITE3args>(call);
+    if (opened.status != NFS3_OK) {
+        auto& res = res_of<WRITE3res>(call);
+        res.status = opened.status;
+        res.WRITE3res_u.resfail.file_wcc = to_wcc({std::nullopt, opened.attr});
+        call.reply();
+        return;
+    }
+    auto& state = make_state<WriteState>(call);
+    state.vfs = opened.found.exported->vfs;
+    state.file = opened.file;
+    state.before = opened.attr;
+    state.done = written;
+    state.kind = FileOp::Kind::write;
+    state.in_line = opened.file.in_line;
+    state.fd = opened.file.fd;
+    state.offset = args.offset;
+    const std::uint32_t count = std::min(args.count, call.rqst->xprt->max_payload());
+    if (count != 0) state.buffer = {as_bytes(args.data.data_val), count};
+    write_all(state);
 }
 
 }  // namespace
@@ -95,34 +134,13 @@ void write_all(WriteState& state) noexcept {
 // RFC 1813 s3.3.7
 void on_write(sunrpc::SvcCall& call) noexcept {
     const auto& args = args_of<WRITE3args>(call);
-    auto& res = res_of<WRITE3res>(call);
-    Found found;
-    IoFile file;
-    res.status = find_to_change(call, args.file, found);
-    if (res.status == NFS3_OK) res.status = check(args);
-    if (res.status == NFS3_OK) {
-        res.status = found.vfs().open_io(found.cred, found.id, IoUse::write, file);
-    }
-    if (res.status != NFS3_OK) {
-        Wcc wcc;
-        wcc.after = attr_of(found);
-        res.WRITE3res_u.resfail.file_wcc = to_wcc(wcc);
-        call.reply();
-        return;
-    }
-    auto& state = make_state<WriteState>(call);
-    state.vfs = found.exported->vfs;
-    state.file = file;
-    state.done = written;
-    state.kind = FileOp::Kind::write;
-    state.in_line = file.in_line;
-    state.fd = file.fd;
-    state.offset = args.offset;
-    const std::uint32_t count = std::min(args.count, call.rqst->xprt->max_payload());
-    if (count != 0) state.buffer = {as_bytes(args.data.data_val), count};
-    Attr attr;
-    if (state.vfs->io_attr(file, attr) == NFS3_OK) state.wcc.before = attr;
-    write_all(state);
+    Opened opened;
+    opened.status = find_to_change(call, args.file, opened.found);
+    if (opened.status == NFS3_OK) opened.status = check(args);
+    OpenFile how;
+    how.use = IoUse::write;
+    how.next = write_opened;
+    open_file(call, opened, how);
 }
 
 }  // namespace nfsrdma::nfs

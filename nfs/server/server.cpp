@@ -21,12 +21,17 @@ constexpr Error kSameExport{Errc::invalid_argument, 0, "two exports have the sam
 }  // namespace
 
 Server::Server() {
-    // Differs from that of every earlier start, even within one second.
-    if (::getrandom(write_verifier_.data(), write_verifier_.size(), 0) !=
-        static_cast<ssize_t>(write_verifier_.size())) {
-        const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-        std::memcpy(write_verifier_.data(), &now, sizeof now);
+    lose_unstable();
+}
+
+// Differs from that of every earlier start, even within one second.
+void Server::lose_unstable() noexcept {
+    std::uint64_t verifier = 0;
+    if (::getrandom(&verifier, sizeof verifier, 0) != static_cast<ssize_t>(sizeof verifier)) {
+        verifier =
+            static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
     }
+    write_verifier_.store(verifier, std::memory_order_release);
 }
 
 Server::~Server() = default;

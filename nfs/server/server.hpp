@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -64,7 +65,12 @@ class Server {
     // Any thread.
     ExportList exports() const;
     std::shared_ptr<const Export> find_export(std::uint32_t id) const noexcept;
-    const std::array<char, 8>& write_verifier() const noexcept { return write_verifier_; }
+    // Another at every start, and from the moment on when unstable data may have been lost.
+    std::uint64_t write_verifier() const noexcept {
+        return write_verifier_.load(std::memory_order_acquire);
+    }
+    // A flush failed. Any thread.
+    void lose_unstable() noexcept;
     // Every second or so, by one thread.
     void tidy() noexcept;
 
@@ -84,7 +90,7 @@ class Server {
     mutable std::shared_mutex exports_mutex_;
     ExportList exports_;
     HostNames host_names_;
-    std::array<char, 8> write_verifier_{};
+    std::atomic<std::uint64_t> write_verifier_{0};
     mutable std::mutex mounts_mutex_;
     std::vector<MountEntry> mounts_;
 };

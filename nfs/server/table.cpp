@@ -3,7 +3,7 @@
 #include <array>
 
 #include "nfs/binding.hpp"
-#include "nfs/server/handlers.hpp"
+#include "nfs/server/handler.hpp"
 #include "nfs/server/preset.hpp"
 #include "nfs/server/server.hpp"
 
@@ -11,6 +11,7 @@ namespace nfsrdma::nfs {
 namespace {
 
 using Handle = void (*)(sunrpc::SvcCall&) noexcept;
+using MayBlock = bool (*)(sunrpc::SvcCall&) noexcept;
 using Preset = void (*)(void*, std::span<std::byte>) noexcept;
 
 struct Row {
@@ -69,12 +70,47 @@ constexpr bool is_once(std::size_t number) noexcept {
     return number == NFSPROC3_SETATTR || (number >= NFSPROC3_CREATE && number <= NFSPROC3_LINK);
 }
 
+bool blocks(sunrpc::SvcCall& call, const nfs_fh3& fh) noexcept {
+    Found found;
+    return find(call, fh, found) == NFS3_OK && found.vfs().blocks(found.cred);
+}
+// All arguments begin with a handle.
+bool may_block(sunrpc::SvcCall& call) noexcept {
+    return blocks(call, args_of<nfs_fh3>(call));
+}
+bool rename_may_block(sunrpc::SvcCall& call) noexcept {
+    const auto& args = args_of<RENAME3args>(call);
+    return blocks(call, args.from.dir) || blocks(call, args.to.dir);
+}
+bool link_may_block(sunrpc::SvcCall& call) noexcept {
+    const auto& args = args_of<LINK3args>(call);
+    return blocks(call, args.file) || blocks(call, args.link.dir);
+}
+
+// READ, WRITE and COMMIT see to it themselves: their IO does not wait on a helper thread.
+MayBlock may_block_of(std::size_t number) noexcept {
+    switch (number) {
+        case NFSPROC3_NULL:
+        case NFSPROC3_READ:
+        case NFSPROC3_WRITE:
+        case NFSPROC3_COMMIT:
+            return nullptr;
+        case NFSPROC3_RENAME:
+            return &rename_may_block;
+        case NFSPROC3_LINK:
+            return &link_may_block;
+        default:
+            return &may_block;
+    }
+}
+
 std::array<sunrpc::SvcProcedure, kRows.size()> make_procedures() noexcept {
     std::array<sunrpc::SvcProcedure, kRows.size()> out;
     for (std::size_t i = 0; i < out.size(); ++i) {
         out[i].info = nfs3_procs()[i];
         out[i].handle = kRows[i].handle;
         out[i].preset = kRows[i].preset;
+        out[i].may_block = may_block_of(i);
         out[i].once = is_once(i);
         out[i].has_status = i != NFSPROC3_NULL;
     }

@@ -400,6 +400,9 @@ RawReply DirectSvcXprt::raw_call(std::span<const std::byte> message,
         rqst.arg.payload = request->chunk.first(payload.size());
     }
     service_.dispatch(rqst);
+    // What left the loop comes back in the next turn.
+    for (int turn = 0; turn < 4 && request->raw == &raw; ++turn)
+        static_cast<void>(client_.loop_.run_once(0));
     if (request->raw == &raw) request->raw = nullptr;  // still at the service
     return raw;
 }

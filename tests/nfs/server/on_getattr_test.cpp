@@ -23,12 +23,20 @@ TEST_P(OnGetattr, SizeAndTypeOfAFile) {
 TEST_P(OnGetattr, BadHandlesAreRefused) {
     EXPECT_EQ(w.getattr(Handle{})->status, NFS3ERR_BADHANDLE);
     EXPECT_EQ(w.getattr(Handle{std::vector<char>(64, 'x')})->status, NFS3ERR_BADHANDLE);
-    Handle other = w.root;
-    other.bytes[4] ^= 1;  // another export
-    EXPECT_EQ(w.getattr(other)->status, NFS3ERR_STALE);
-    Handle forged = w.root;
-    forged.bytes[12] ^= 1;  // another fileid
-    EXPECT_EQ(w.getattr(forged)->status, NFS3ERR_STALE);
+    // No bit of it may be another: who changes the export or the fileid has no handle any more.
+    for (std::size_t i = 0; i < w.root.bytes.size(); ++i) {
+        Handle forged = w.root;
+        forged.bytes[i] ^= 1;
+        EXPECT_EQ(w.getattr(forged)->status, NFS3ERR_BADHANDLE) << i;
+    }
+    const auto of = [this](std::uint32_t exported, nfs::NodeId id) {
+        nfs::FhBytes fh = nfs::encode_fh(w.server.handle_key(), {exported, id});
+        return Handle::of(nfs::to_fh3(fh));
+    };
+    const std::uint32_t exported = nfs::export_id_of("/export");
+    EXPECT_EQ(w.getattr(of(exported, w.vfs->root()))->status, NFS3_OK);
+    EXPECT_EQ(w.getattr(of(exported + 1, w.vfs->root()))->status, NFS3ERR_STALE);
+    EXPECT_EQ(w.getattr(of(exported, {~std::uint64_t{0}, 1}))->status, NFS3ERR_STALE);
 }
 
 }  // namespace
