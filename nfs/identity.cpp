@@ -81,12 +81,19 @@ Identity::Identity(const IdentityOptions& options, const Clock& clock)
         permitted_[i] = data[i].permitted;
         inheritable_[i] = data[i].inheritable;
     }
-    switches_ = !options.keep_own && has(effective_, CAP_SETUID) && has(effective_, CAP_SETGID);
+    const bool allowed = has(effective_, CAP_SETUID) && has(effective_, CAP_SETGID);
     owns_all_files_ =
         own_uid_ == 0 && has(effective_, CAP_DAC_OVERRIDE) && has(effective_, CAP_DAC_READ_SEARCH);
     const int secure = ::prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
     const bool fixed = secure >= 0 && (static_cast<unsigned>(secure) & SECBIT_NO_SETUID_FIXUP) != 0;
     drops_by_hand_ = own_uid_ != 0 || fixed;
+    if (options.keep_own) return;
+    why_not_ = allowed ? " (its user namespace has no others)" : " (no CAP_SETUID and CAP_SETGID)";
+    if (!allowed) return;
+    // The capabilities are good for the ids that the user namespace has.
+    switches_ = set_ids(options.anon_uid, options.anon_gid, nullptr, 0);
+    static_cast<void>(set_ids(own_uid_, own_gid_, own_groups_.data(), own_groups_.size()));
+    if (drops_by_hand_) set_capabilities(true);
 }
 
 Identity::~Identity() {
@@ -98,9 +105,7 @@ std::string Identity::describe() const {
         return options_.manage_gids ? "each caller acts as itself, with its groups of this machine"
                                     : "each caller acts as itself";
     }
-    std::string out = "all callers act as uid " + std::to_string(own_uid_);
-    if (!options_.keep_own) out += " (no CAP_SETUID and CAP_SETGID)";
-    return out;
+    return "all callers act as uid " + std::to_string(own_uid_) + why_not_;
 }
 
 std::uint32_t Identity::uid_of(const Cred& cred) const noexcept {

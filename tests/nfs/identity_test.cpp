@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <linux/capability.h>
+#include <sched.h>
 #include <sstream>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -218,6 +219,20 @@ TEST_F(IdentityTest, CapabilitiesOfADaemonThatIsNotRootAreNotTheCallers) {
         identity.become_self();
         const Told told = ask_system();
         return told.fsuid == 1234 && has_capability(told, CAP_DAC_READ_SEARCH);
+    }));
+}
+
+// A container without ids of its own: the capabilities are there, and good for nobody else.
+TEST_F(IdentityTest, UserNamespaceWithoutOtherIdsActsAsThisProcess) {
+    EXPECT_TRUE(in_child([this] {
+        if (::unshare(CLONE_NEWUSER) != 0) return true;  // not allowed here
+        std::ofstream("/proc/self/setgroups") << "deny";
+        std::ofstream("/proc/self/uid_map") << "0 0 1";
+        std::ofstream("/proc/self/gid_map") << "0 0 1";
+        Identity identity({}, clock);
+        if (identity.switches() || identity.become(cred_of(1000, 50)) != NFS3_OK) return false;
+        return ask_system().fsuid == 0 &&
+               identity.describe() == "all callers act as uid 0 (its user namespace has no others)";
     }));
 }
 
