@@ -13,7 +13,6 @@ namespace nfsrdma::tool {
 namespace {
 
 using nfs::client::FileHandle;
-using nfs::client::Outcome;
 
 class Lister final : public TreeVisitor {
   public:

@@ -50,11 +50,9 @@ void GetJob::start(Task task) noexcept {
     end_ = 0;
     created_ = false;
     outcome.rpc = open_file();
-    if (!outcome.ok()) {
-        finish();
-    } else if (!result.skipped) {
+    if (outcome.ok() && !result.skipped) {
         read_from(end_);
-    } else if (task_.rules.verify) {
+    } else if (outcome.ok() && task_.rules.verify) {
         verify();
     } else {
         finish();
