@@ -9,6 +9,7 @@ namespace nfsrdma::svcrdma {
 class MemoryBudget {
   public:
     explicit MemoryBudget(std::uint64_t limit_bytes) noexcept : limit_(limit_bytes) {}
+    ~MemoryBudget() = default;
     MemoryBudget(const MemoryBudget&) = delete;
     MemoryBudget& operator=(const MemoryBudget&) = delete;
     // False: that much is not left, and nothing was taken.
