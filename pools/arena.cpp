@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <sys/mman.h>
 
@@ -74,6 +75,14 @@ Result<std::span<std::byte>> Arena::carve(std::size_t bytes) noexcept {
     const std::span<std::byte> piece = memory_.subspan(carved_, bytes);
     carved_ += align_up<std::size_t>(bytes, kPageSize);
     return piece;
+}
+
+void Arena::use_small_pages(std::size_t offset, std::size_t bytes) noexcept {
+    NR_ASSERT(offset % kPageSize == 0 && offset <= memory_.size());
+    const std::span<std::byte> part =
+        memory_.subspan(offset, std::min(bytes, memory_.size() - offset));
+    // Only advice, as the huge pages were.
+    if (!part.empty()) (void)::madvise(part.data(), part.size(), MADV_NOHUGEPAGE);
 }
 
 bool Arena::contains(std::span<const std::byte> memory) const noexcept {

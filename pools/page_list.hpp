@@ -29,6 +29,9 @@ class Arena {
     Arena& operator=(const Arena&) = delete;
     // Carves `bytes`, page-aligned, at set-up. Errc::too_big when the arena is used up.
     Result<std::span<std::byte>> carve(std::size_t bytes) noexcept;
+    // The bytes from `offset` on take memory page by page as they are used, not 2 MiB at a time:
+    // for what is mostly left untouched. Before that memory is used.
+    void use_small_pages(std::size_t offset, std::size_t bytes) noexcept;
     bool contains(std::span<const std::byte> memory) const noexcept;
     verbs::Lkey lkey() const noexcept;
     verbs::Rkey static_rkey() const noexcept;  // Rkey{0} unless Registration::fixed

@@ -110,6 +110,9 @@ Result<void> Acceptor::start(const SockAddr& local) {
     // for clients.
     NR_TRY_ASSIGN(server_.arena,
                   pools::Arena::create(*server_.pd, bytes, pools::Registration::automatic));
+    // Most messages use a few pages of their run, most connections a few of their Receives.
+    server_.arena->use_small_pages(0, pools::kPageSize + PayloadRuns::message_bytes(options));
+    server_.arena->use_small_pages(shared, bytes - shared);
     NR_TRY_ASSIGN(server_.zeros, server_.arena->carve(pools::kPageSize));
     NR_TRY_ASSIGN(server_.runs, PayloadRuns::create(*server_.arena, options));
     constexpr std::size_t kSlabsEach = 32;  // credits double each time

@@ -44,6 +44,11 @@ std::uint32_t PayloadRuns::header_room(const pools::Demand& demand) noexcept {
     return align_up(demand.inline_size, pools::kPageSize);
 }
 
+std::size_t PayloadRuns::message_bytes(const ServerOptions& options) noexcept {
+    const Sizes s = sizes(options);
+    return std::size_t{s.message_bytes} * s.message_count;
+}
+
 std::size_t PayloadRuns::arena_bytes(const ServerOptions& options) noexcept {
     const Sizes s = sizes(options);
     return std::size_t{s.message_bytes} * s.message_count +

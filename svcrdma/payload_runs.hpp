@@ -28,6 +28,7 @@ class PayloadRuns {
     // Bytes in front of res_room, for the transport header.
     static std::uint32_t header_room(const pools::Demand& demand) noexcept;
     static std::size_t arena_bytes(const ServerOptions& options) noexcept;
+    static std::size_t message_bytes(const ServerOptions& options) noexcept;  // the first of them
     static Result<std::unique_ptr<PayloadRuns>> create(pools::Arena& arena,
                                                        const ServerOptions& options);
     PayloadRuns() = default;

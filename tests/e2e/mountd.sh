@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# MOUNT over TCP and UDP with Debian's showmount and a real rpcbind, in a network namespace of their own, and the
+# counters by HTTP: mountd.sh BIN
+BIN=$1
+source "$(dirname "$0")/lib.sh"
+[ "$(id -u)" = 0 ] || skip "root: a network namespace for rpcbind"
+for program in rpcbind rpcinfo; do
+    command -v $program >/dev/null || skip "root: to install $program (package rpcbind)"
+done
+command -v showmount >/dev/null || skip "root: to install showmount (package nfs-common)"
+if [ "${2:-}" != inside ]; then
+    # /run is the namespace's own as well: rpcbind's socket has a fixed place there.
+    exec unshare --net --mount --fork bash "$0" "$BIN" inside
+fi
+ip link set lo up
+mount -t tmpfs none /run || skip "root: a mount namespace"
+rpcbind -f -w >"$work/rpcbind.log" 2>&1 &
+rpcbind_pid=$!
+pids+=("$rpcbind_pid")
+for _ in $(seq 100); do [ -S /run/rpcbind.sock ] && break; sleep 0.05; done
+[ -S /run/rpcbind.sock ] || { cat "$work/rpcbind.log" >&2; fail "rpcbind did not start"; }
+
+mkdir -p "$work/one" "$work/two" && echo text >"$work/one/file"
+start_server mountd --export "$work/one" --export "$work/two" --listen 127.0.0.1 --rpcbind --metrics 127.0.0.1
+rpcinfo >"$work/rpcinfo"
+for row in '100003 *3 *rdma *127.0.0.1.78.81' '100005 *3 *rdma *127.0.0.1.78.81' \
+    '100005 *3 *tcp *127.0.0.1.78.80' '100005 *3 *udp *127.0.0.1.78.80'; do
+    grep -Eq "$row" "$work/rpcinfo" || { cat "$work/rpcinfo" >&2; fail "rpcbind does not know $row"; }
+done
+timeout 10 rpcinfo -t 127.0.0.1 100005 3 >/dev/null || fail "NULL by TCP"
+timeout 10 rpcinfo -u 127.0.0.1 100005 3 >/dev/null || fail "NULL by UDP"
+for program in 100003 100021 100227; do
+    if timeout 10 rpcinfo -a 127.0.0.1.78.80 -T tcp "$program" 3 >"$work/other" 2>&1; then fail "program $program is served"; fi
+    grep -q 'unavailable' "$work/other" || { cat "$work/other" >&2; fail "program $program is not unavailable"; }
+done
+
+timeout 10 showmount --no-headers -e 127.0.0.1 >"$work/exports" || fail "showmount -e"
+for name in one two; do grep -q "^$work/$name " "$work/exports" || { cat "$work/exports"; fail "no $name"; }; done
+"$BIN/nfsrdma" cat "nfs://127.0.0.1$work/one/file" | grep -q text || fail "the file is not served"
+timeout 10 showmount --no-headers -a 127.0.0.1 >"$work/all" || fail "showmount -a"
+timeout 10 showmount --no-headers -d 127.0.0.1 >"$work/directories" || fail "showmount -d"
+
+"$BIN/nfsrdma" stats 127.0.0.1 >"$work/stats" || fail "nfsrdma stats"
+grep -q '^nfs READ ' "$work/stats" || { cat "$work/stats"; fail "stats do not tell of READ"; }
+"$BIN/nfsrdma" --json stats 127.0.0.1:9949 | grep -q '"nfs.READ":{"calls":' || fail "nfsrdma stats --json"
+stop_server
+rpcinfo >"$work/rpcinfo"
+! grep -Eq '100003|100005' "$work/rpcinfo" || { cat "$work/rpcinfo"; fail "rpcbind still knows the server"; }
+
+kill "$rpcbind_pid" && wait "$rpcbind_pid" || true
+rm -f /run/rpcbind.sock
+start_server alone --export "$work/one" --listen 127.0.0.1 --rpcbind
+grep -q 'not registered with rpcbind' "$server_log" || fail "no word about the missing rpcbind"
+"$BIN/nfsrdma" cat "nfs://127.0.0.1$work/one/file" | grep -q text || fail "the file is not served without rpcbind"
+stop_server
+echo ok
