@@ -1,9 +1,7 @@
 // Operation. The path of /proc/self/fd/N is where the kernel finds the object now, whatever it was
-// opened by: a prefix of it is the export's own path exactly when it is inside, if the mount shows
-// the whole file system. A bind mount of a directory does not: what was moved out of it keeps a
-// path that begins at the file system's root and may look like one inside. There the rest of the
-// path is walked from the export's root (openat2: beneath, no links, no mounts) and must lead to
-// the same object. A path that is too long for that is walked up by "..".
+// opened by: it begins with the export's own path exactly when the object is inside. What was moved
+// out of a bind mount, to where the mount does not show it, has the path "/", as has what never had
+// a name (Linux 4.3 and later). A path that is too long is walked up by "..".
 #include "nfs/handle_open.hpp"
 
 #include <algorithm>
@@ -175,13 +173,14 @@ Result<void> Subtree::start() {
     // A btrfs subvolume is a device of its own, and this is its root, however it is mounted.
     constexpr std::uint64_t kBtrfsRoot = 256;
     whole_ = fs.f_type == BTRFS_SUPER_MAGIC && root_ino_ == kBtrfsRoot;
+    bool shows_whole = false;  // the mount is not one of a directory only
     if ((st.stx_mask & STATX_MNT_ID) != 0) {
         if (auto mounts = read_all("/proc/self/mountinfo"); mounts) {
-            paths_lie_ = mounted_directory(*mounts, st.stx_mnt_id) != "/";
+            shows_whole = mounted_directory(*mounts, st.stx_mnt_id) == "/";
         }
     }
     const bool is_mount_root = (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
-    whole_ = whole_ || (is_mount_root && !paths_lie_);
+    whole_ = whole_ || (is_mount_root && shows_whole);
     root_path_ = root_path();
     if (root_path_.empty()) return Error{Errc::system, errno, "readlink of /proc/self/fd"};
     return {};
@@ -212,7 +211,8 @@ Subtree::Answer Subtree::where(int fd) const noexcept {
         const std::lock_guard lock(mutex_);
         if (turn == 1) root_path_ = root_path();
         const char* const rest = below_root(path, root_path_);
-        if (rest != nullptr && ((!paths_lie_ && !gone) || leads_to(rest, fd))) {
+        if (rest == nullptr) continue;
+        if (*rest == '\0' ? same_object(fd, root_fd_) : !gone || leads_to(rest, fd)) {
             return Answer::inside;
         }
     }
@@ -222,7 +222,6 @@ Subtree::Answer Subtree::where(int fd) const noexcept {
 // From the root, by names only, to the object of `fd`. Where openat2 is not to be had there is no
 // such walk, and a directory is walked up.
 bool Subtree::leads_to(const char* relative, int fd) const noexcept {
-    if (*relative == '\0') return same_object(fd, root_fd_);
     const UniqueFd found = open_at2(root_fd_, relative, kOpenPath,
                                     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
     if (found) return same_object(fd, found.get());

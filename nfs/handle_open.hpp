@@ -41,8 +41,8 @@ class Subtree {
     enum class Answer : std::uint8_t {
         inside,
         outside,  // or gone, as far as it goes by the name that it was opened by
-        // An object that is no directory and was opened by its handle has no name that the kernel
-        // remembers.
+        // No directory, and without a name that this mount shows: opened by its handle when the
+        // kernel had forgotten the name, or moved out of a bind mount.
         unknown,
     };
 
@@ -52,10 +52,8 @@ class Subtree {
     // The whole file system: everything on it is inside.
     bool is_whole() const noexcept { return whole_; }
     // `fd` is of the root's mount and device. True of the moment: who may rename directories on the
-    // server may move it out right after. A thread that acts for a caller must not ask when this
-    // walks(): it needs the right to search the directories between.
+    // server may move it out right after.
     Answer where(int fd) const noexcept;
-    bool walks() const noexcept { return !whole_ && paths_lie_; }
 
   private:
     explicit Subtree(int root_fd) noexcept : root_fd_(root_fd) {}
@@ -68,8 +66,6 @@ class Subtree {
     std::uint64_t root_ino_ = 0;
     std::uint32_t dev_major_ = 0, dev_minor_ = 0;
     bool whole_ = false;
-    // Names of the file system outside of the mount may look like ones inside (bind mounts).
-    bool paths_lie_ = true;
     mutable std::mutex mutex_;
     mutable std::string root_path_;  // as of late
 };

@@ -11,6 +11,8 @@
 //
 // Errors. What cannot be found, or is no longer inside, is NFS3ERR_STALE; the client looks it up
 // anew. A shortage of descriptors is NFS3ERR_JUKEBOX.
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <fcntl.h>
@@ -80,6 +82,16 @@ std::uint64_t coarse_ns() noexcept {
            static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+// File systems that have what is open in memory. Of others it is not known, or known that they ask
+// a server each time.
+bool has_inodes_here(std::uint64_t type) noexcept {
+    constexpr std::uint64_t kZfs = 0x2fc12fc1;
+    constexpr std::array<std::uint64_t, 6> kLocal = {EXT4_SUPER_MAGIC,      XFS_SUPER_MAGIC,
+                                                     BTRFS_SUPER_MAGIC,     F2FS_SUPER_MAGIC,
+                                                     OVERLAYFS_SUPER_MAGIC, kZfs};
+    return std::ranges::find(kLocal, type) != kLocal.end();
+}
+
 }  // namespace
 
 Result<void> VfsPosix::start() {
@@ -95,6 +107,7 @@ Result<void> VfsPosix::start() {
         return Error{Errc::system, errno, "statfs of the exported directory"};
     }
     in_memory_ = fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+    is_local_ = in_memory_ || has_inodes_here(static_cast<std::uint64_t>(fs.f_type));
     KernelHandle handle;
     std::uint64_t hash = 0;
     has_handles_ = kernel_handle(root_fd_.get(), "", handle, hash) == 0;
@@ -176,8 +189,10 @@ bool VfsPosix::is_inside(PosixFile& file, bool now) noexcept {
     const std::uint64_t time_ns = coarse_ns();
     const std::uint64_t checked_ns = file.checked_ns.load(std::memory_order_relaxed);
     if (!now && time_ns - checked_ns < options_.recheck_ns) return true;
-    if (subtree_->walks()) act_as_self();
-    if (subtree_->where(file.path_fd) == Subtree::Answer::outside) return false;
+    const Subtree::Answer answer = subtree_->where(file.path_fd);
+    // What was opened by name had one.
+    if (answer == Subtree::Answer::outside) return false;
+    if (answer == Subtree::Answer::unknown && !by_kernel_) return false;
     file.checked_ns.store(time_ns, std::memory_order_relaxed);
     return true;
 }
@@ -254,7 +269,6 @@ nfsstat3 VfsPosix::lookup_parent(const PosixPin& dir, NodeId id, Node& out) noex
     if (!fd) return status_of(errno);
     const nfsstat3 status = node_of_fd(fd.get(), out);
     if (status != NFS3_OK) return status == NFS3ERR_XDEV ? NFS3ERR_STALE : status;
-    if (subtree_->walks()) act_as_self();
     if (subtree_->where(fd.get()) != Subtree::Answer::inside) return NFS3ERR_STALE;
     PosixPin kept;
     return keep(out.id, std::move(fd), kept);

@@ -1,9 +1,14 @@
 #include "nfs/handle_open.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -139,6 +144,60 @@ TEST_F(HandleOpen, PathsThatAreTooLongAreWalkedUp) {
     };
     EXPECT_EQ((*made)->where(descend(open_path(path("export"))).get()), Answer::inside);
     EXPECT_EQ((*made)->where(descend(open_path(path("outside"))).get()), Answer::outside);
+}
+
+std::string kernel_path(int fd) {
+    std::array<char, 4096> room{};
+    const ssize_t size = ::readlink(ProcPath(fd).c_str(), room.data(), room.size());
+    return {room.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+// The export is a bind mount of "export" on "mount". A directory is moved out of it to where, in
+// the file system, the mount's own path leads: below the mount, where nothing is exported.
+void try_bind_mount(const std::string& dir) {
+    const UniqueFd covered = open_path(dir + "/mount");
+    ASSERT_EQ(
+        ::mount((dir + "/export").c_str(), (dir + "/mount").c_str(), nullptr, MS_BIND, nullptr), 0);
+    const UniqueFd root(::open((dir + "/mount").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    auto made = Subtree::create(root.get());
+    ASSERT_TRUE(static_cast<bool>(made));
+    const Subtree& subtree = **made;
+    EXPECT_FALSE(subtree.is_whole());
+    const UniqueFd sub = open_path(dir + "/mount/sub"), deep = open_path(dir + "/mount/sub/deep");
+    const UniqueFd file = open_path(dir + "/mount/sub/file");
+    for (const UniqueFd* fd : {&root, &sub, &deep, &file})
+        EXPECT_EQ(subtree.where(fd->get()), Answer::inside);
+    ASSERT_EQ(::renameat(AT_FDCWD, (dir + "/export/sub").c_str(), covered.get(), "sub"), 0);
+    for (const UniqueFd* fd : {&sub, &deep, &file})
+        EXPECT_EQ(kernel_path(fd->get()), "/");
+    EXPECT_EQ(subtree.where(sub.get()), Answer::outside);
+    EXPECT_EQ(subtree.where(deep.get()), Answer::outside);
+    EXPECT_EQ(subtree.where(file.get()), Answer::unknown);
+    // Something else in its place does not make it true.
+    std::filesystem::create_directories(dir + "/export/sub/deep");
+    EXPECT_EQ(subtree.where(sub.get()), Answer::outside);
+    EXPECT_EQ(subtree.where(deep.get()), Answer::outside);
+    EXPECT_EQ(subtree.where(open_path(dir + "/mount/sub").get()), Answer::inside);
+}
+
+TEST_F(HandleOpen, WhatWasMovedOutOfABindMount) {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root: to mount";
+    std::filesystem::create_directory(path("mount"));
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        if (::unshare(CLONE_NEWNS) != 0 ||
+            ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+            ::_exit(77);
+        }
+        try_bind_mount(dir.path());
+        ::_exit(HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs root: to mount";
+    EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(MountedDirectory, IsTheFourthField) {
