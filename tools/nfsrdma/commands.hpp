@@ -21,5 +21,6 @@ int run_truncate(const Options& options);
 int run_df(const Options& options);
 int run_ping(const Options& options);
 int run_showmount(const Options& options);
+int run_stats(const Options& options);
 
 }  // namespace nfsrdma::tool

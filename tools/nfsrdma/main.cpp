@@ -108,6 +108,8 @@ class Commands {
                            "who has mounted what, as CLIENT:DIRECTORY");
         showmount.add_flag("-d,--directories", options_.directories,
                            "the directories that somebody has mounted");
+        add("stats", "show the counters that nfsrdmad --metrics serves", run_stats,
+            "HOST[:PORT] (port 9949)", 1, 1);
     }
     void copy() {
         CLI::App& get = add("get", "copy from the server, with modes and times", run_get,
