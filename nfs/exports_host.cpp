@@ -9,6 +9,8 @@
 #include <netdb.h>
 #include <optional>
 
+#include "base/bytes.hpp"
+
 namespace nfsrdma::nfs {
 namespace {
 
@@ -22,12 +24,12 @@ bool is_name_char(char c) noexcept {
 
 // An address without port and without scope; the number of its own bits.
 std::optional<HostPattern::Network> parse_address(const std::string& text, unsigned& bits) {
-    in_addr v4{};
+    std::array<std::byte, 4> v4{};
     in6_addr v6{};
     HostPattern::Network out;
-    if (::inet_pton(AF_INET, text.c_str(), &v4) == 1) {
+    if (::inet_pton(AF_INET, text.c_str(), v4.data()) == 1) {
         bits = 32;
-        out.address = SockAddr::v4(ntohl(v4.s_addr), 0).gid();
+        out.address = SockAddr::v4(load_be32(v4.data()), 0).gid();
         return out;
     }
     if (::inet_pton(AF_INET6, text.c_str(), &v6) != 1) return std::nullopt;
@@ -43,9 +45,9 @@ std::optional<unsigned> parse_prefix(const std::string& text, unsigned bits) {
     if (ec == std::errc{} && end == text.data() + text.size()) {
         return value <= bits ? std::optional(value) : std::nullopt;
     }
-    in_addr mask{};
-    if (bits != 32 || ::inet_pton(AF_INET, text.c_str(), &mask) != 1) return std::nullopt;
-    const std::uint32_t ones = ntohl(mask.s_addr);
+    std::array<std::byte, 4> mask{};
+    if (bits != 32 || ::inet_pton(AF_INET, text.c_str(), mask.data()) != 1) return std::nullopt;
+    const std::uint32_t ones = load_be32(mask.data());
     const auto count = static_cast<unsigned>(std::countl_one(ones));
     return count == static_cast<unsigned>(std::popcount(ones)) ? std::optional(count)
                                                                : std::nullopt;

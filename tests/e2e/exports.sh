@@ -3,7 +3,7 @@
 BIN=$1
 source "$(dirname "$0")/lib.sh"
 host=$(address)
-mkdir "$work/rw" "$work/ro" "$work/private" "$work/with space" "$work/later"
+mkdir "$work/named" "$work/rw" "$work/ro" "$work/private" "$work/with space" "$work/later"
 chmod 0777 "$work/rw"
 echo hello >"$work/ro/hello"
 head -c 67108864 "$filler" >"$work/rw/big"
@@ -41,6 +41,7 @@ $work/ro      -ro \\
               127.0.0.0/8
 $work/private 192.0.2.1(rw) 2001:db8::/64(rw)
 "$work/with space" *(rw,no_root_squash)
+$work/named   local*(ro)
 END
 "$BIN/nfsrdmad" --check --exports-file "$work/exports" --listen "$host" >"$work/out" || fail "--check of a good file"
 grep -q '192.0.2.1(rw,root_squash,secure' "$work/out" || fail "--check does not list the hosts"
@@ -48,12 +49,19 @@ grep -q '192.0.2.1(rw,root_squash,secure' "$work/out" || fail "--check does not 
 start_server server --exports-file "$work/exports" --listen "$host"
 grep '^nfsrdmad: serving' "$server_log" | grep -q "$host:20049 (softroce, 1 loop; up to [0-9]* connections" ||
     fail "the line at start does not tell address, device and limits"
+grep '^nfsrdmad: serving' "$server_log" | grep -qE 'each caller acts as itself|all callers act as uid [0-9]+' ||
+    fail "the line at start does not tell as whom callers act"
 url=nfs://$host
 tool put "$work/ro/hello" "$url$work/rw/hello"
 [ "$(tool cat "$url$work/ro/hello")" = hello ] || fail "a read-only export cannot be read"
 refused 'read-only' tool put "$work/ro/hello" "$url$work/ro/more"
 refused 'read-only' tool rm "$url$work/ro/hello"
 refused 'permission|denied|acces' tool ls "$url$work/private"
+if [ "$(getent hosts 127.0.0.1 | awk '{ print $2 }')" = localhost ]; then
+    tool ls "$url$work/named" >/dev/null || fail "a wildcard over host names does not match localhost"
+else
+    refused 'permission|denied|acces' tool ls "$url$work/named"
+fi
 refused 'no such|not exported' tool ls "$url$work/later"
 tool ls "$url$work/with%20space" >/dev/null 2>&1 || tool ls "$url$work/with space" >/dev/null || fail "a path with a blank"
 

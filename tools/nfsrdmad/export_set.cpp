@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <set>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -67,6 +66,15 @@ bool is_directory(const std::string& path, struct stat& out) {
     return S_ISDIR(out.st_mode);
 }
 
+// In the export's handles, as nfs::Server makes it; the fsid has been found good.
+std::uint32_t id_of(const nfs::ExportSpec& spec) {
+    if (!spec.fsid.empty()) {
+        Result<std::uint32_t> id = nfs::export_id_of_fsid(spec.fsid);
+        if (id) return *id;
+    }
+    return nfs::export_id_of(spec.name);
+}
+
 const char* squash_name(nfs::Squash squash) {
     switch (squash) {
         case nfs::Squash::none:
@@ -113,11 +121,13 @@ LoadStatus ExportSet::plan(std::vector<nfs::ExportSpec>& specs, nfs::ExportIssue
         specs.push_back(std::move(spec));
     }
     if (!options_.exports_file.empty()) add_file(specs, issues);
-    std::set<std::string> names;
-    for (nfs::ExportSpec& spec : specs) {
-        if (!names.insert(spec.name).second) {
-            issues.errors.push_back(spec.where + ": " + spec.name + " is exported twice");
-        }
+    std::map<std::uint32_t, std::string> ids;
+    for (const nfs::ExportSpec& spec : specs) {
+        const auto [other, is_new] = ids.try_emplace(id_of(spec), spec.where);
+        if (is_new) continue;
+        issues.errors.push_back(spec.where + ": " + spec.name +
+                                (spec.fsid.empty() ? "" : ", fsid=" + spec.fsid + ",") +
+                                " is exported twice: see " + other->second);
     }
     if (!issues.errors.empty()) return LoadStatus::bad_config;
     if (specs.empty()) issues.warnings.emplace_back("nothing is exported");
@@ -145,11 +155,7 @@ bool ExportSet::serve(const nfs::ExportSpec& spec, nfs::VfsPosixOptions posix,
         before->second.inode == served.inode) {
         served.vfs = before->second.vfs;
     } else {
-        posix.fsid = nfs::export_id_of(spec.name);
-        if (!spec.fsid.empty()) {
-            Result<std::uint32_t> id = nfs::export_id_of_fsid(spec.fsid);
-            if (id) posix.fsid = *id;
-        }
+        posix.fsid = id_of(spec);
         auto made = nfs::VfsPosix::create(spec.path, posix);
         if (!made) {
             const Error& error = made.error();

@@ -278,9 +278,12 @@ int check(const Options& options) {
     tell(issues, true);
     if (planned != LoadStatus::ok) return kBadConfig;
     const std::string list = listing(specs);
-    static_cast<void>(std::printf("nfsrdmad: would serve on %s (softroce, %u %s):\n%s",
+    const RealClock clock;
+    const std::string who = nfs::Identity(identity_options(options), clock).describe();
+    static_cast<void>(std::printf("nfsrdmad: would serve on %s (softroce, %u %s); %s:\n%s",
                                   options.listen.to_string().c_str(), options.loops,
-                                  options.loops == 1 ? "loop" : "loops", list.c_str()));
+                                  options.loops == 1 ? "loop" : "loops", who.c_str(),
+                                  list.c_str()));
     return std::fflush(stdout) == 0 ? 0 : kFailed;
 }
 

@@ -106,6 +106,15 @@ TEST_F(ExportSetTest, OneNameOnce) {
     EXPECT_NE(issues.errors.at(0).find("exported twice"), std::string::npos);
 }
 
+TEST_F(ExportSetTest, OneFsidOnce) {
+    write("$/a *(fsid=7)\n\n$/b *(fsid=7)\n");
+    ExportSet set(options, {});
+    EXPECT_EQ(load(set), LoadStatus::bad_config);
+    const std::string& file = options.exports_file;
+    EXPECT_EQ(issues.errors.at(0),
+              file + ":3: " + dir.path() + "/b, fsid=7, is exported twice: see " + file + ":1");
+}
+
 TEST_F(ExportSetTest, EmptyFileIsAWarning) {
     write("# nothing\n");
     ExportSet set(options, {});
