@@ -30,8 +30,18 @@ status=0
 timeout 30 "$BIN/nfsrdma" put -r "$work/tree" "$url/tree" 2>"$work/err" || status=$?
 [ "$status" = 1 ] || fail "B104: tree: status $status"
 [ "$(grep -c 'no space' "$work/err")" -lt 40 ] || fail "B104: a tree was not given up"
-# The local disk as well.
-dd if=/dev/zero of="$work/export/fill" bs=1M count=1 2>/dev/null || true
-rm -rf "$work/export/tree" "$work/export/stream" "$work/export/seven"
+# So does a local disk: no file of a tree is begun in vain, and nothing but what fits is left.
+rm -rf "$work/export"/*
+mkdir "$work/many" "$work/export/here"
+for i in $(seq -w 100); do head -c 100000 /dev/urandom >"$work/many/$i"; done
+stop_server
+host=$(address)
+start_server other --export "$work/many" --listen "$host"
+status=0
+timeout 30 "$BIN/nfsrdma" get -r "nfs://$host$work/many" "$work/export/here" 2>"$work/err" || status=$?
+[ "$status" = 1 ] || fail "a full local disk: status $status"
+grep -q 'No space left' "$work/err" || fail "a full local disk: $(cat "$work/err")"
+[ "$(wc -l <"$work/err")" -lt 60 ] || fail "a tree was not given up"
+cmp "$work/many/001" "$work/export/here/many/001"
 stop_server
 echo ok
