@@ -208,9 +208,12 @@ Subtree::Answer Subtree::where(int fd) const noexcept {
     if (path.find_first_not_of('/') == path.npos && !is_directory(fd)) return Answer::unknown;
     // The root may have been renamed since its path was taken.
     for (int turn = 0; turn < 2; ++turn) {
-        const std::lock_guard lock(mutex_);
-        if (turn == 1) root_path_ = root_path();
-        const char* const rest = below_root(path, root_path_);
+        const char* rest = nullptr;
+        {
+            const std::lock_guard lock(mutex_);
+            if (turn == 1) root_path_ = root_path();
+            rest = below_root(path, root_path_);
+        }
         if (rest == nullptr) continue;
         if (*rest == '\0' ? same_object(fd, root_fd_) : !gone || leads_to(rest, fd)) {
             return Answer::inside;

@@ -4,15 +4,18 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <ostream>
 #include <sstream>
 #include <string>
 #include <sys/stat.h>
+#include <tuple>
 #include <vector>
 
 #include "tests/nfs/nfs_world.hpp"
 
-// A server whose export stands beside something that is not exported, and the ways in which a
-// client, or somebody who renames things on the server, tries to reach that.
+// Issue 3: no way out of an export. A server whose export stands beside something that is not
+// exported, and the ways in which a client, or somebody who renames things on the server, tries to
+// reach that.
 namespace nfsrdma::testing {
 
 namespace fs = std::filesystem;
@@ -207,5 +210,33 @@ class Escape {
     }
     std::map<std::string, std::string> sealed_;
 };
+
+// One kind of attempt. Whatever is answered, nothing outside may have been read or touched; where
+// the answer matters the row says which it is.
+struct EscapeRow {
+    const char* name;
+    void (*attempt)(Escape& e);
+};
+// By the kernel's handles, or by the database.
+using EscapeCase = std::tuple<bool, EscapeRow>;
+
+inline void PrintTo(const EscapeRow& row, std::ostream* out) {
+    *out << row.name;
+}
+inline std::string name_of(const ::testing::TestParamInfo<EscapeCase>& param_info) {
+    return std::string(std::get<1>(param_info.param).name) +
+           (std::get<0>(param_info.param) ? "_Kernel" : "_Database");
+}
+inline void expect_no_escape(const EscapeCase& escape) {
+    const auto& [kernel_handles, row] = escape;
+    Escape e(kernel_handles);
+    row.attempt(e);
+    e.expect_untouched();
+}
+
+#define NR_ESCAPES(Kind, Suite)                                                                 \
+    INSTANTIATE_TEST_SUITE_P(                                                                   \
+        Kind, Suite, ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(k##Kind##Rows)), \
+        name_of)
 
 }  // namespace nfsrdma::testing
