@@ -251,10 +251,13 @@ std::vector<MetricFamily> to_metrics(const Snapshot& snapshot) {
 }
 
 struct MetricsServer::State {
-    explicit State(const std::string& address, std::function<Snapshot()> collect)
-        : collector(std::make_shared<Collector>(std::move(collect))), exposer(address, 1) {
+    State(const SockAddr& address, std::function<Snapshot()> collect)
+        : local(address),
+          collector(std::make_shared<Collector>(std::move(collect))),
+          exposer(address.to_string(), 1) {
         exposer.RegisterCollectable(collector, "/metrics");
     }
+    SockAddr local;
     std::shared_ptr<Collector> collector;  // shared: the library keeps a weak one
     prometheus::Exposer exposer;           // dies first
 };
@@ -265,7 +268,7 @@ MetricsServer::~MetricsServer() = default;
 Result<std::unique_ptr<MetricsServer>> MetricsServer::create(const SockAddr& local,
                                                              std::function<Snapshot()> collect) {
     try {
-        auto state = std::make_unique<State>(local.to_string(), std::move(collect));
+        auto state = std::make_unique<State>(local, std::move(collect));
         return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(state)));
     } catch (const std::exception&) {  // of the library: the port cannot be had
         return Error{Errc::system, EADDRINUSE, "serve metrics"};
@@ -274,8 +277,8 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(const SockAddr& loc
 
 SockAddr MetricsServer::local() const noexcept {
     const std::vector<int> ports = state_->exposer.GetListeningPorts();
-    return SockAddr().with_port(ports.empty() ? std::uint16_t{0}
-                                              : static_cast<std::uint16_t>(ports.front()));
+    return state_->local.with_port(ports.empty() ? std::uint16_t{0}
+                                                 : static_cast<std::uint16_t>(ports.front()));
 }
 
 }  // namespace nfsrdma::nfsrdmad

@@ -29,6 +29,12 @@ void declare_services(CLI::App& app, ServiceOptions& out) {
                    "all that payloads, messages and connections may take together, e.g. 512M; "
                    "connections beyond it are refused")
         ->transform(CLI::AsSizeValue(false))
+        // Looked at first: it would become a very large one.
+        ->transform(CLI::Validator(
+            [](std::string& text) {
+                return text.rfind('-', 0) == 0 ? "less than nothing: " + text : std::string();
+            },
+            ""))
         ->type_name("BYTES[K|M|G]");
     app.add_option("--reply-cache", out.reply_cache,
                    "replies kept to answer repeated calls that must not be executed twice")
