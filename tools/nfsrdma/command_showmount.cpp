@@ -25,8 +25,8 @@ void print_exports(Session& session, const Options& options, const mountexports3
         for (const mountgroup3* group = entry->ex_groups; group != nullptr;
              group = group->gr_next) {
             const std::string name = text_or(group->gr_name, "");
-            clients += (clients.empty() ? "" : ",") + name;
-            list += (list.empty() ? "" : ",") + json_string(name);
+            clients.append(clients.empty() ? "" : ",").append(name);
+            list.append(list.empty() ? "" : ",").append(json_string(name));
         }
         if (options.json) {
             JsonObject object;
@@ -49,7 +49,9 @@ void print_mounts(Session& session, const Options& options, const mountlist3& mo
         } else if (options.directories) {
             lines.insert(directory);
         } else {
-            lines.insert(host + ":" + directory);
+            std::string line = host;
+            line.append(":").append(directory);
+            lines.insert(std::move(line));
         }
     }
     if (!options.json) {

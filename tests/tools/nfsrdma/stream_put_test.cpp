@@ -18,7 +18,7 @@ class StreamPutTest : public testing::ToolWorld {
     }
     std::string get(const std::string& name) {
         CopyReport got;
-        TreeGetter getter(*calls, CopyOptions{false, 1, 2}, *progress, got);
+        TreeGetter getter(*calls, CopyOptions{}, *progress, got);
         getter.get(at("/" + name), local.fd(), name, local / name);
         EXPECT_TRUE(getter.finish());
         return local.read(name);
