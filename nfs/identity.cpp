@@ -66,6 +66,7 @@ Identity::Thread& Identity::thread() noexcept {
 
 Identity::Identity(const IdentityOptions& options, const Clock& clock)
     : options_(options), groups_(clock, options.groups) {
+    was_dumpable_ = ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
     own_uid_ = static_cast<std::uint32_t>(::syscall(SYS_setfsuid, kNoId));
     own_gid_ = static_cast<std::uint32_t>(::syscall(SYS_setfsgid, kNoId));
     const int count = ::getgroups(0, nullptr);
@@ -97,7 +98,10 @@ Identity::Identity(const IdentityOptions& options, const Clock& clock)
 }
 
 Identity::~Identity() {
-    if (switches_) become_self();
+    if (!switches_) return;
+    become_self();
+    // A process that changed its ids is none to be looked into; this one has not any more.
+    if (was_dumpable_) static_cast<void>(::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
 }
 
 std::string Identity::describe() const {

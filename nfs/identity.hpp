@@ -70,6 +70,7 @@ class Identity {
     GroupCache groups_;
     bool switches_ = false;
     const char* why_not_ = "";
+    bool was_dumpable_ = false;
     bool owns_all_files_ = false;  // root may do everything here
     // The system does not take the capabilities away by itself (capabilities(7), "Effect of user ID
     // changes").

@@ -85,6 +85,7 @@ class VfsPosix final : public Vfs {
     bool blocks(const Cred& cred) const noexcept override {
         return !in_memory_ || (identity_ != nullptr && !identity_->is_quick(cred));
     }
+    bool io_attr_blocks() const noexcept override { return !is_local_; }
     std::optional<nfsstat3> open_io_at_once(const Cred& cred, NodeId node, IoUse use,
                                             IoFile& out) noexcept override;
 
@@ -167,6 +168,7 @@ class VfsPosix final : public Vfs {
     std::uint32_t dev_major_ = 0, dev_minor_ = 0;
     std::uint64_t mount_id_ = 0;  // 0: the kernel does not say
     bool in_memory_ = false;
+    bool is_local_ = false;     // what is open is described without asking another machine
     bool has_handles_ = false;  // the file system has handles, and so generations
     bool by_kernel_ = false;    // handles are opened by the kernel
     std::uint32_t umask_ = 0;

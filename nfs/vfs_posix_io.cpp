@@ -136,7 +136,7 @@ nfsstat3 VfsPosix::open_io(const Cred& cred, NodeId node, IoUse use, IoFile& out
 std::optional<nfsstat3> VfsPosix::open_io_at_once(const Cred& cred, NodeId node, IoUse use,
                                                   IoFile& out) noexcept {
     if (!blocks(cred)) return open_io(cred, node, use, out);
-    if (identity_ != nullptr && !identity_->is_quick(cred)) return std::nullopt;
+    if (!is_local_ || (identity_ != nullptr && !identity_->is_quick(cred))) return std::nullopt;
     PosixPin pin;
     if (!pin_open(node, pin)) return std::nullopt;
     const int fd = cached_io_fd(*pin.get(), use);

@@ -317,6 +317,16 @@ struct SvcLeaf {
         call.ending_stat = accept;
     }
 
+    // The next of the same storage takes its thread.
+    static void leave_lane(SvcCall& call) noexcept {
+        SvcDispatcher::Lane& lane = call.dispatcher->lane_of(call.storage);
+        if (lane.waiting.empty()) {
+            --lane.out;
+        } else {
+            call.rqst->xprt->loop().submit(lane.waiting.pop_front());
+        }
+    }
+
     static void handle(SvcCall& call) noexcept {
         const SvcProcedure& procedure = *call.procedure;
         if (procedure.may_block == nullptr || !procedure.may_block(call)) {
@@ -385,6 +395,11 @@ void SvcDispatcher::dispatch(SvcRqst& rqst) noexcept {
     SvcLeaf::handle(call);
 }
 
+SvcDispatcher::Lane& SvcDispatcher::lane_of(const void* storage) noexcept {
+    constexpr std::uint64_t kGrain = 64;  // allocations lie apart by more
+    return lanes_[address_of(storage) / kGrain % kLanes];
+}
+
 void SvcDispatcher::wake(SvcRqst& rqst) noexcept {
     SvcCall& call = SvcLeaf::call_of(rqst);
     NR_ASSERT(call.rqst == &rqst);
@@ -408,8 +423,15 @@ void SvcCall::leave_loop(SvcWork::Step away, SvcWork::Step back) noexcept {
     };
     work.done = [](BlockingWork& w) noexcept {
         auto& self = static_cast<SvcWork&>(w);
+        SvcLeaf::leave_lane(*self.call);
         self.back(*self.call);
     };
+    SvcDispatcher::Lane& lane = dispatcher->lane_of(storage);
+    if (lane.out >= dispatcher->lane_limit_) {
+        lane.waiting.push_back(work);
+        return;
+    }
+    ++lane.out;
     rqst->xprt->loop().submit(work);
 }
 

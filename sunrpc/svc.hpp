@@ -77,7 +77,9 @@ struct SvcCall {
     // place for it).
     Result<std::span<std::byte>> get_result_payload(std::uint32_t bytes) noexcept;
     // Runs `away` on a helper thread of the loop, where it may wait, and then `back` on the loop.
-    // For a handler on the loop; `away` does not end the call. One at a time.
+    // For a handler on the loop; `away` does not end the call. One at a time. Calls of one
+    // `storage` take at most half of the threads, so that one that is slow, or gone, leaves the
+    // others to the rest.
     void leave_loop(SvcWork::Step away, SvcWork::Step back) noexcept;
     // Each of the three ends the call: the SvcCall, its arguments and its results are gone when it
     // returns. What the handler hung into `res` is the handler's to free, after reply().
@@ -89,6 +91,7 @@ struct SvcCall {
     SvcDispatcher* dispatcher = nullptr;
     std::span<std::byte> granted;  // by get_result_payload
     bool arg_item_borrowed = false;
+    const void* storage = nullptr;  // what it may wait for; set by may_block and by the handler
     bool off_loop = false;  // the handler runs on a helper thread: how it ends is kept for the loop
     SvcEnding ending = SvcEnding::none;
     AcceptStat ending_stat = AcceptStat::success;
@@ -116,16 +119,30 @@ class SvcDispatcher final : public Service {
     // For procedures that are to be executed once; shared with other dispatchers, and outlives this
     // one. nullptr: every copy is executed.
     void set_reply_cache(ReplyCache* cache) noexcept { reply_cache_ = cache; }
+    // How many helper threads its loop has (LoopOptions::blocking_threads).
+    void set_helper_threads(std::uint32_t count) noexcept {
+        lane_limit_ = count < 2 ? 1 : count / 2;
+    }
     std::span<const SvcProgram> programs() const noexcept { return programs_; }
     // Of programs()[index], by procedure number. Read on the loop's thread.
     std::span<const ProcStats> stats(std::size_t index) const noexcept { return stats_[index]; }
 
   private:
     friend struct SvcLeaf;
+    friend struct SvcCall;
     std::vector<SvcProgram> programs_;
     std::vector<std::vector<ProcStats>> stats_;  // of each
     ReplyCache* reply_cache_ = nullptr;
     SvcCounters counters_;
+    // Work of one storage, as far as there are lanes: two may share one.
+    struct Lane {
+        std::uint32_t out = 0;
+        List<SvcWork, BlockingWork> waiting;
+    };
+    static constexpr std::size_t kLanes = 61;
+    Lane& lane_of(const void* storage) noexcept;
+    std::array<Lane, kLanes> lanes_;
+    std::uint32_t lane_limit_ = 1;
     // The largest of all programs.
     std::uint32_t args_bytes_ = 0, res_bytes_ = 0, preset_bytes_ = 0;
 };

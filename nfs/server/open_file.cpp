@@ -66,6 +66,7 @@ void open_file(sunrpc::SvcCall& call, Opened& opened, const OpenFile& how) noexc
     auto& state = make_state<OpenState>(call);
     state.opened = std::move(opened);
     state.how = how;
+    call.storage = &state.opened.found.vfs();
     call.leave_loop(open_away, open_back);
 }
 
@@ -78,6 +79,7 @@ void take_after(ClosingFile& closing) noexcept {
 void close_file(sunrpc::SvcCall& call, ClosingFile& closing, sunrpc::SvcWork::Step away,
                 sunrpc::SvcWork::Step next) noexcept {
     if (closing.vfs->io_attr_blocks()) {
+        call.storage = closing.vfs.get();
         call.leave_loop(away, next);
         return;
     }

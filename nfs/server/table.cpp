@@ -72,7 +72,9 @@ constexpr bool is_once(std::size_t number) noexcept {
 
 bool blocks(sunrpc::SvcCall& call, const nfs_fh3& fh) noexcept {
     Found found;
-    return find(call, fh, found) == NFS3_OK && found.vfs().blocks(found.cred);
+    if (find(call, fh, found) != NFS3_OK || !found.vfs().blocks(found.cred)) return false;
+    call.storage = &found.vfs();
+    return true;
 }
 // All arguments begin with a handle.
 bool may_block(sunrpc::SvcCall& call) noexcept {

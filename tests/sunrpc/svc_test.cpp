@@ -423,10 +423,23 @@ TEST_F(SvcOffLoop, StringGoesToWhereTheClientOfferedRoom) {
         xprt->put_rqst(*last_);
         payload_.reset();
     }
-    EXPECT_EQ(dispatcher.counters().payload_copied_bytes, 2 * 21u + 21u);  // in by copies, out by one
+    EXPECT_EQ(dispatcher.counters().payload_copied_bytes,
+              2 * 21u + 21u);  // in by copies, out by one
+}
+
+TEST_F(SvcOffLoop, CallsOfOneStorageLeaveHalfOfTheThreads) {
+    Sent slow, next;
+    send(blob::hold, slow);
+    Rqst* const first = last_;
+    send(blob::null, next);  // two threads: the one that it may have is taken
+    ASSERT_TRUE(wait(next));
+    EXPECT_TRUE(slow.over);
+    xprt->put_rqst(*first);
+    xprt->put_rqst(*last_);
 }
 
 TEST_F(SvcOffLoop, OtherCallsPassASlowOne) {
+    dispatcher.set_helper_threads(4);
     Sent slow, quick;
     send(blob::hold, slow);
     Rqst* const first = last_;

@@ -6,12 +6,19 @@ namespace nfsrdma::nfsrdmad {
 namespace {
 
 constexpr std::uint64_t kIdleCheckNs = 5 * kNsPerMs;
+// They wait for storage and not for a core, and are started at first use. One export's calls take
+// at most half of them.
+constexpr std::uint32_t kHelperThreads = 16;
 
 }  // namespace
 
-Result<std::unique_ptr<Worker>> Worker::create(const LoopOptions& options) {
+Result<std::unique_ptr<Worker>> Worker::create(const LoopOptions& wanted) {
+    LoopOptions options = wanted;
+    options.blocking_threads = kHelperThreads;
     NR_TRY_ASSIGN(std::unique_ptr<Loop> loop, Loop::create(options));
-    return std::unique_ptr<Worker>(new Worker(std::move(loop)));
+    auto worker = std::unique_ptr<Worker>(new Worker(std::move(loop)));
+    worker->dispatcher_.set_helper_threads(kHelperThreads);
+    return worker;
 }
 
 Worker::Worker(std::unique_ptr<Loop> loop) noexcept

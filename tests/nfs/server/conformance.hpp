@@ -76,6 +76,11 @@ class Conformance : public ::testing::Test {
         mem.max_file_bytes = 512 << 10;
         return mem;
     }
+    Target in(const Handle& object, const char* name) const {
+        Target t{object, root_};
+        t.name = name;
+        return t;
+    }
     Handle of(const char* exported, nfs::NodeId id) const {
         nfs::FhBytes fh = w_.handle(exported, id);
         return Handle::of(nfs::to_fh3(fh));

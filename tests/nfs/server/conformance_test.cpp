@@ -54,12 +54,7 @@ TEST_F(Conformance, ChangesOfAReadOnlyExportAreRefused) {
     }
 }
 
-TEST_F(Conformance, WhatCallsBringAboutThemselves) {
-    const auto in = [this](const Handle& object, const char* name) {
-        Target t{object, root_};
-        t.name = name;
-        return t;
-    };
+TEST_F(Conformance, NamesAndListings) {
     const std::string too_long(256, 'n');
     // Names, and directories that are none.
     for (const Procedure& p : procedures()) {
@@ -82,6 +77,9 @@ TEST_F(Conformance, WhatCallsBringAboutThemselves) {
         note("READDIRPLUS too small", NFS3ERR_TOOSMALL, readdirplus(small), true);
     }
     note("LOOKUP", NFS3ERR_NOENT, lookup(in(root_, "none")), true);
+}
+
+TEST_F(Conformance, FilesAndAttributes) {
     note("READLINK of a file", NFS3ERR_INVAL, readlink({file_}), true);
     note("READ of a directory", NFS3ERR_ISDIR, read({root_}), true);
     note("READ of a link", NFS3ERR_INVAL, read({link_}), true);
@@ -99,6 +97,9 @@ TEST_F(Conformance, WhatCallsBringAboutThemselves) {
     set.size.set_size3_u.size = 600 << 10;
     note("SETATTR of a size too big", NFS3ERR_FBIG, setattr_with({file_}, set, nullptr), true);
     note("SETATTR of a directory's size", NFS3ERR_ISDIR, setattr_with({root_}, set, nullptr), true);
+}
+
+TEST_F(Conformance, MakingAndRemoving) {
     for (const Ask asked :
          {&Conformance::create, &Conformance::mkdir, &Conformance::symlink, &Conformance::mknod}) {
         for (const char* name : {"file", "empty", "link", ".", ".."})
@@ -115,6 +116,9 @@ TEST_F(Conformance, WhatCallsBringAboutThemselves) {
     note("RMDIR of a file", NFS3ERR_NOTDIR, rmdir(in(root_, "file")), true);
     note("RMDIR of a full one", NFS3ERR_NOTEMPTY, rmdir(in(root_, "full")), true);
     note("RMDIR .", NFS3ERR_INVAL, rmdir(in(root_, ".")), true);
+}
+
+TEST_F(Conformance, RenamesAndLinks) {
     const auto over = [&](const char* from, const Handle& to, const char* name) {
         Target t = in(root_, from);
         t.second = to;

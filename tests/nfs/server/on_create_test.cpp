@@ -123,5 +123,35 @@ TEST_P(B95, LongestNameWorks) {
     EXPECT_EQ(w.remove(w.root, name)->status, NFS3_OK);
 }
 
+// The answer was lost and the server started anew: the client asks once more, and must not be told
+// that somebody else made its file.
+TEST(B83AfterARestart, VerifierIsStillKnown) {
+    TempDir dir;
+    const nfs::Cred cred;
+    nfs::NodeId made{};
+    for (const bool again : {false, true}) {
+        auto vfs = nfs::VfsPosix::create(dir.path(), {});
+        ASSERT_TRUE(static_cast<bool>(vfs));
+        nfs::CreateHow how;
+        how.mode = EXCLUSIVE;
+        nfs::Node node;
+        nfs::Wcc wcc;
+        for (const std::uint64_t verifier : {0xffffffff80000001ull, 0x8000000000000000ull, 1ull}) {
+            how.verifier = verifier;
+            const std::string name = "f" + std::to_string(verifier);
+            const nfs::DirName where{(*vfs)->root(), name};
+            EXPECT_EQ((*vfs)->create(cred, where, how, node, wcc), NFS3_OK) << again;
+            if (verifier == 1) {
+                if (again) {
+                    EXPECT_EQ(node.id, made);
+                }
+                made = node.id;
+            }
+            how.verifier ^= 1ull << 63;
+            EXPECT_EQ((*vfs)->create(cred, where, how, node, wcc), NFS3ERR_EXIST);
+        }
+    }
+}
+
 }  // namespace
 }  // namespace nfsrdma::testing
