@@ -15,6 +15,8 @@ class LocalFile {
     static Result<LocalFile> open(const std::string& path);
     LocalFile(LocalFile&& other) noexcept;
     LocalFile& operator=(LocalFile&&) = delete;
+    LocalFile(const LocalFile&) = delete;
+    LocalFile& operator=(const LocalFile&) = delete;
     ~LocalFile();
 
     // Bytes per second of 1 MiB preads one after the other into eight buffers in turn, on the
