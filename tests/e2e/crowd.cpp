@@ -27,7 +27,16 @@
 namespace nfsrdma::crowd {
 namespace {
 
-using namespace nfs::client;  // NOLINT(google-build-using-namespace): a program of its own
+using nfs::client::Client;
+using nfs::client::CreateOp;
+using nfs::client::GetattrOp;
+using nfs::client::LookupOp;
+using nfs::client::MountFlow;
+using nfs::client::Op;
+using nfs::client::Outcome;
+using nfs::client::ReadOp;
+using nfs::client::RemoveOp;
+using nfs::client::WriteOp;
 
 constexpr std::uint32_t kDepth = 2;  // files at a time on each connection
 constexpr std::uint32_t kBytes = 32 << 10;
