@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/clock.hpp"
+#include "base/log.hpp"
 #include "nfs/binding.hpp"
 #include "nfs/server/handler.hpp"
 #include "nfs/server/preset.hpp"
@@ -131,6 +133,14 @@ std::string host_of(const sunrpc::SvcCall& call) {
     return call.rqst->xprt->peer().address_to_string();
 }
 
+// An administrator will want to know whom an export is not for, and a peer may ask often.
+void tell_refusal(const sunrpc::SvcCall& call, const std::string& path) noexcept {
+    static log::RateLimit limit(kNsPerSec);
+    if (!limit.pass(RealClock().now_ns())) return;
+    log::warn("mount of {} refused to {} ({} more)", path, call.rqst->xprt->peer().to_string(),
+              limit.held_back());
+}
+
 void on_mnt(sunrpc::SvcCall& call) noexcept {
     auto& res = res_of<mountres3>(call);
     std::string path;
@@ -141,6 +151,7 @@ void on_mnt(sunrpc::SvcCall& call) noexcept {
     };
     const nfsstat3 status = mount_path(call, args_of<mountargs3>(call).dirpath, path, fh);
     res.fhs_status = to_mount_status(status);
+    if (status == NFS3ERR_ACCES) tell_refusal(call, path);
     if (status == NFS3_OK) {
         server_of(call).note_mount(host_of(call), path);
         mountres3_ok& ok = res.mountres3_u.mountinfo;

@@ -57,6 +57,7 @@ tool put "$work/ro/hello" "$url$work/rw/hello"
 refused 'read-only' tool put "$work/ro/hello" "$url$work/ro/more"
 refused 'read-only' tool rm "$url$work/ro/hello"
 refused 'permission|denied|acces' tool ls "$url$work/private"
+grep -q "mount of $work/private refused to 127" "$server_log" || fail "a refusal is not logged"
 if [ "$(getent hosts 127.0.0.1 | awk '{ print $2 }')" = localhost ]; then
     tool ls "$url$work/named" >/dev/null || fail "a wildcard over host names does not match localhost"
 else
