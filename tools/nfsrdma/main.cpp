@@ -74,6 +74,8 @@ class Commands {
             ->required()
             ->expected(least, most)
             ->type_name("");
+        sub.footer("Options of every command, such as --json, --timeout, --bind: nfsrdma --help\n" +
+                   app_.get_footer());
         commands_.push_back({&sub, function});
         return sub;
     }
