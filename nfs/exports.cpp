@@ -1,6 +1,7 @@
 #include "nfs/exports.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace nfsrdma::nfs {
@@ -105,12 +106,10 @@ Cred squashed(const Cred& caller, const ClientOptions& options) noexcept {
 
 bool HostPattern::Network::holds(const std::array<std::byte, 16>& other) const noexcept {
     if (prefix < kMappedBits && is_mapped(other)) return false;
-    std::size_t i = 0;
-    unsigned left = std::min<unsigned>(prefix, 128);
-    for (; left >= 8; left -= 8, ++i) {
-        if (address[i] != other[i]) return false;
-    }
-    return left == 0 || (address[i] ^ other[i]) >> (8 - left) == std::byte{0};
+    const std::size_t whole = std::min<std::size_t>(prefix / 8u, address.size());
+    if (std::memcmp(address.data(), other.data(), whole) != 0) return false;
+    const unsigned left = whole == address.size() ? 0 : prefix % 8u;
+    return left == 0 || ((address[whole] ^ other[whole]) >> (8 - left)) == std::byte{0};
 }
 
 ExportRules ExportRules::open() {
