@@ -109,6 +109,18 @@ TEST_P(VfsPosixFind, ListedNamesAreKnownAfterARestart) {
         EXPECT_EQ(getattr(id), survives() || id == vfs->root() ? NFS3_OK : NFS3ERR_STALE);
 }
 
+// An export that was reloaded while calls of its earlier self are in progress.
+TEST_P(VfsPosixFind, SecondBackendOfOneProcessGoesOnInMemory) {
+    const NodeId file = make_file(vfs->root(), "f");
+    const std::unique_ptr<VfsPosix> earlier = std::move(vfs);
+    start();
+    EXPECT_EQ(vfs->survives_restart(), GetParam() == By::kernel);
+    EXPECT_EQ(find(vfs->root(), "f"), file);
+    EXPECT_EQ(getattr(file), NFS3_OK);
+    Attr attr;
+    EXPECT_EQ(earlier->getattr({}, file, attr), NFS3_OK);
+}
+
 TEST_P(VfsPosixFind, OnlyWhatTheKernelCannotOpenIsRemembered) {
     for (int i = 0; i < 50; ++i)
         make_file(vfs->root(), "f" + std::to_string(i));

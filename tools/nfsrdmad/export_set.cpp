@@ -165,7 +165,8 @@ bool ExportSet::serve(const nfs::ExportSpec& spec, nfs::VfsPosixOptions posix,
                                          : nfsrdma::to_string(error)));
             return false;
         }
-        log::info("{}: file handles are opened by {}", spec.name, (*made)->handles_by());
+        log::info("{}: file handles are opened by {}{}", spec.name, (*made)->handles_by(),
+                  (*made)->survives_restart() ? "" : ", and not after a restart (--state-dir)");
         served.vfs = *std::move(made);
     }
     next[spec.name] = std::move(served);

@@ -18,7 +18,7 @@ Result<void> make_state_dir(const HandleOptions& options) {
 
 Result<nfs::HandleKey> handle_key_of(const HandleOptions& options, std::string& where) {
     if (options.key_file.empty() && options.state_dir.empty()) {
-        where = "a random key of this start";
+        where = "a new key: those of earlier starts are refused (--state-dir, --handle-key)";
         return nfs::HandleKey::random();
     }
     where = options.key_file.empty() ? options.state_dir + "/handle-key" : options.key_file;
