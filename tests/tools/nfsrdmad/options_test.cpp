@@ -52,6 +52,21 @@ TEST(Options, EverythingIsTaken) {
     EXPECT_EQ(out.stats_file, "file");
 }
 
+TEST(Options, Handles) {
+    Options out;
+    ASSERT_EQ(parse({"--export", "/tmp"}, out), 0);
+    EXPECT_EQ(out.handles.state_dir + out.handles.key_file, "");
+    EXPECT_EQ(out.handles.places_max, nfs::PosixHandles::kCapacity);
+    ASSERT_EQ(parse({"--export", "/tmp", "--state-dir", "/s", "--handle-key", "/k", "--places-max",
+                     "5000"},
+                    out),
+              0);
+    EXPECT_EQ(out.handles.state_dir, "/s");
+    EXPECT_EQ(out.handles.key_file, "/k");
+    EXPECT_EQ(out.handles.places_max, 5000u);
+    EXPECT_EQ(parse({"--export", "/tmp", "--places-max", "3"}, out), kUsage);
+}
+
 TEST(Options, BadUsageIsTwo) {
     Options out;
     EXPECT_EQ(parse({}, out), kUsage);
