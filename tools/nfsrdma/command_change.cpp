@@ -1,5 +1,6 @@
 // mkdir, rm, mv, ln: what changes names.
-#include <sys/stat.h>
+#include <deque>
+#include <list>
 
 #include "tools/nfsrdma/command_support.hpp"
 #include "tools/nfsrdma/commands.hpp"
@@ -54,55 +55,103 @@ Outcome make_path(Session& session, const Url& url) {
     }
 }
 
-// Removes trees: what is in a directory with many calls in flight, then the directory.
+// Removes trees, with many calls in flight: a directory as soon as all that was in it is gone.
 class Remover final : public TreeVisitor {
   public:
     Remover(Session& session, std::uint32_t jobs)
-        : session_(session), pool_(session, jobs, [this](const Pool::Slot& slot) {
-              if (!is_gone(slot.op.outcome)) told(slot.label, slot.op.outcome);
-          }) {}
+        : session_(session),
+          files_(session, jobs,
+                 [this](FilePool::Slot& slot) {
+                     told(slot.label, slot.op.outcome);
+                     child_is_gone(static_cast<Directory*>(slot.about));
+                 }),
+          folders_(session, jobs, [this](FolderPool::Slot& slot) { on_folder(slot); }) {}
     // The directory itself is removed in `parent`.
     bool remove(const Entry& directory, const FileHandle& parent, const std::string& path) {
         root_parent_ = parent;
         walk_tree(session_, *this, directory, path, WalkOptions{});
-        pool_.wait_for_all();
+        while (true) {
+            drain();
+            const auto idle = [this] { return files_.idle() && folders_.idle(); };
+            if (ready_.empty() && idle()) break;
+            session_.wait_until([&] { return !ready_.empty() || idle(); });
+        }
         return good_ && !session_.interrupted() && session_.connected();
     }
 
   private:
-    using Pool = OpPool<nfs::client::RemoveOp>;
-    // Meanwhile another may have been faster.
-    static bool is_gone(const Outcome& outcome) {
-        return outcome.ok() || (outcome.rpc && outcome.status == NFS3ERR_NOENT);
+    using FilePool = OpPool<nfs::client::RemoveOp>;
+    using FolderPool = OpPool<nfs::client::RmdirOp>;
+    struct Directory {
+        Directory* above = nullptr;
+        FileHandle parent;
+        std::string name, path;
+        std::size_t children = 0;  // that are not gone yet
+        bool left = false;         // the walk is through with it
+        std::list<Directory>::iterator self;
+    };
+    bool enter(const Entry& directory, const std::string& path) override {
+        Directory& made = directories_.emplace_back();
+        made.self = std::prev(directories_.end());
+        made.above = inside_.empty() ? nullptr : inside_.back();
+        made.name = directory.name;
+        made.path = path;
+        if (made.above != nullptr) ++made.above->children;
+        inside_.push_back(&made);
+        return true;
     }
-    bool enter(const Entry& /*directory*/, const std::string& /*path*/) override { return true; }
     bool listed(const std::vector<Entry>& /*entries*/, const std::string& /*path*/) override {
         return true;
     }
     void leaf(const Entry& entry, const FileHandle& parent, const std::string& path) override {
-        Pool::Slot& slot = pool_.get();
+        FilePool::Slot& slot = files_.get();
         slot.object = parent;
         slot.name = entry.name;
         slot.label = path;
+        slot.about = inside_.back();
         slot.op.args.object = {slot.object.view(), slot.name.data()};
-        pool_.start(slot);
+        ++inside_.back()->children;
+        files_.start(slot);
     }
-    void leave(const Entry& directory, const FileHandle& parent, const std::string& path) override {
-        pool_.wait_for_all();
-        const FileHandle& in = parent.empty() ? root_parent_ : parent;
-        std::string name = directory.name;
-        nfs::client::RmdirOp op;
-        op.args.object = {in.view(), name.data()};
-        const Outcome outcome = session_.run(op);
+    void leave(const Entry& /*directory*/, const FileHandle& parent,
+               const std::string& /*path*/) override {
+        Directory& directory = *inside_.back();
+        inside_.pop_back();
+        directory.parent = parent.empty() ? root_parent_ : parent;
+        directory.left = true;
+        if (directory.children == 0) ready_.push_back(&directory);
+        drain();
+    }
+    void drain() {
+        while (!ready_.empty()) {
+            FolderPool::Slot& slot = folders_.get();
+            Directory& directory = *ready_.front();
+            ready_.pop_front();
+            slot.about = &directory;
+            slot.op.args.object = {directory.parent.view(), directory.name.data()};
+            folders_.start(slot);
+        }
+    }
+    void on_folder(FolderPool::Slot& slot) {
+        Directory& directory = *static_cast<Directory*>(slot.about);
+        const Outcome& outcome = slot.op.outcome;
         // Something in it could not be removed, and that has been said.
         const bool follows = !good_ && outcome.rpc && outcome.status == NFS3ERR_NOTEMPTY;
-        if (!is_gone(outcome) && !follows) told(path, outcome);
+        if (!follows) told(directory.path, outcome);
+        Directory* const above = directory.above;
+        directories_.erase(directory.self);
+        if (above != nullptr) child_is_gone(above);
+    }
+    void child_is_gone(Directory* directory) {
+        if (--directory->children == 0 && directory->left) ready_.push_back(directory);
     }
     void failed(const std::string& path, const std::string& why) override {
         good_ = false;
         if (!session_.interrupted()) complain(path, why);
     }
     void told(const std::string& path, const Outcome& outcome) {
+        // Meanwhile another may have been faster.
+        if (outcome.ok() || (outcome.rpc && outcome.status == NFS3ERR_NOENT)) return;
         good_ = false;
         session_.complain_about(path, outcome);
     }
@@ -110,8 +159,12 @@ class Remover final : public TreeVisitor {
 
     Session& session_;
     FileHandle root_parent_;
+    std::list<Directory> directories_;
+    std::vector<Directory*> inside_;  // of these the walk is
+    std::deque<Directory*> ready_;    // nothing is left in them
     bool good_ = true;
-    Pool pool_;
+    FilePool files_;
+    FolderPool folders_;
 };
 
 bool remove_one(Session& session, const Options& options, const Url& url) {

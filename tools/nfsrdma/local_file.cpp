@@ -118,7 +118,7 @@ Result<UniqueFd> open_source(int at, const std::string& name, bool follow_link) 
     return fd;
 }
 
-Result<std::vector<std::string>> names_in(int fd) {
+Result<std::vector<std::string>> names_in(int fd, std::vector<std::string>* directories) {
     const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
     DIR* const dir = copy < 0 ? nullptr : ::fdopendir(copy);
     if (dir == nullptr) {
@@ -131,7 +131,10 @@ Result<std::vector<std::string>> names_in(int fd) {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): this stream is ours alone
     while (const dirent* const entry = ::readdir(dir)) {
         const std::string_view name = entry->d_name;
-        if (name != "." && name != "..") names.emplace_back(name);
+        if (name != "." && name != "..") {
+            names.emplace_back(name);
+            if (directories != nullptr && entry->d_type == DT_DIR) directories->emplace_back(name);
+        }
         errno = 0;
     }
     const int error = errno;

@@ -17,8 +17,9 @@ namespace nfsrdma::tool {
 Result<UniqueFd> open_directory(int at, const std::string& name, bool follow_link);
 // Makes it, or takes the one that is there and sees to it that its owner may write into it.
 Result<UniqueFd> make_directory(int at, const std::string& name);
-// Names in the directory, without "." and "..", sorted. The descriptor stays open.
-Result<std::vector<std::string>> names_in(int fd);
+// Names in the directory, without "." and "..", sorted. The descriptor stays open. `directories`:
+// those of them that are, as far as the file system tells at once; or nullptr.
+Result<std::vector<std::string>> names_in(int fd, std::vector<std::string>* directories = nullptr);
 Result<UniqueFd> open_source(int at, const std::string& name, bool follow_link);
 
 // What a local copy is to become.

@@ -20,9 +20,10 @@ class OpPool {
         OpType op;
         // The caller's: what the arguments point into, and what the place is called.
         nfs::client::FileHandle object;
-        std::string name, label;
+        std::string name, text, label;
+        void* about = nullptr;
     };
-    using Report = std::function<void(const Slot& slot)>;
+    using Report = std::function<void(Slot& slot)>;
     OpPool(Calls& calls, std::uint32_t count, Report report)
         : calls_(calls), report_(std::move(report)) {
         for (std::uint32_t i = 0; i < std::max(count, 1u); ++i) {
@@ -41,8 +42,9 @@ class OpPool {
         return slot;
     }
     void start(Slot& slot) { calls_.client().start(slot.op); }
+    bool idle() const noexcept { return free_.size() == slots_.size(); }
     void wait_for_all() {
-        calls_.wait_until([this] { return free_.size() == slots_.size(); });
+        calls_.wait_until([this] { return idle(); });
     }
 
   private:

@@ -19,7 +19,14 @@ TreePutter::TreePutter(Calls& calls, const CopyOptions& options, Progress& progr
       options_(options),
       report_(report),
       jobs_(calls, options.jobs, options.depth, progress,
-            [this](const PutJob& job) { on_done(job); }) {}
+            [this](const PutJob& job) { on_done(job); }),
+      links_(calls, options.jobs, [this](LinkPool::Slot& slot) { on_link(slot); }),
+      makes_(calls, options.jobs, [](MakePool::Slot& slot) {
+          Ahead& ahead = *static_cast<Ahead*>(slot.about);
+          ahead.outcome = slot.op.outcome;
+          ahead.handle = slot.op.object;
+          ahead.finished = true;
+      }) {}
 
 void TreePutter::failed(const std::string& place, const std::string& why) {
     report_.failed(place, why, calls_.interrupted());
@@ -52,6 +59,8 @@ void TreePutter::put(const std::string& path, const FileHandle& directory,
     path_ = path;
     put_entry(Source{AT_FDCWD, path, path_, true}, st, Target{directory, name});
     walk();
+    makes_.wait_for_all();
+    ahead_.clear();
     if (calls_.interrupted() || !calls_.connected()) failed(path, "not all of it was copied");
 }
 
@@ -96,43 +105,102 @@ void TreePutter::put_link(const Source& source, const struct stat& st, const Tar
         failed(source.path, errno_text(text.error().sys));
         return;
     }
-    std::string name = target.name;
-    nfs::client::SymlinkOp op;
-    op.args.where = {target.directory.view(), name.data()};
-    op.args.symlink.symlink_data = text->data();
-    set_mode(op.args.symlink.symlink_attributes, st.st_mode);
-    set_times(op.args.symlink.symlink_attributes, st);
-    Outcome outcome = calls_.run(op);
-    // A link that is there is replaced; anything else is not.
-    if (outcome.rpc && outcome.status == NFS3ERR_EXIST) {
-        const Found found = calls_.look_up(target.directory, name);
-        if (found.outcome.ok() && found.attributes.type == NF3LNK) {
-            nfs::client::RemoveOp remove;
-            remove.args.object = {target.directory.view(), name.data()};
-            outcome = calls_.run(remove);
-            if (outcome.ok()) outcome = calls_.run(op);
-        }
-    }
-    if (!outcome.ok()) {
-        failed(source.path, outcome);
-        return;
-    }
-    ++report_.links;
+    LinkPool::Slot& slot = links_.get();
+    slot.object = target.directory;
+    slot.name = target.name;
+    slot.text = *std::move(text);
+    slot.label = source.path;
+    slot.op.args.where = {slot.object.view(), slot.name.data()};
+    slot.op.args.symlink.symlink_data = slot.text.data();
+    slot.op.args.symlink.symlink_attributes = sattr3{};
+    set_mode(slot.op.args.symlink.symlink_attributes, st.st_mode);
+    set_times(slot.op.args.symlink.symlink_attributes, st);
+    links_.start(slot);
 }
 
-// The directory at the server: made, or there already.
-Outcome TreePutter::make_remote(const Target& target, FileHandle& made) {
+void TreePutter::on_link(LinkPool::Slot& slot) {
+    const Outcome& outcome = slot.op.outcome;
+    if (outcome.ok()) {
+        ++report_.links;
+    } else if (outcome.rpc && outcome.status == NFS3ERR_EXIST) {
+        links_there_.push_back({slot.object, slot.name, slot.text, slot.label,
+                                slot.op.args.symlink.symlink_attributes});
+    } else {
+        failed(slot.label, outcome);
+    }
+}
+
+// A link that is there is replaced; anything else is not.
+void TreePutter::replace_link(LinkThere& link) {
+    Outcome outcome = Outcome::failed(NFS3ERR_EXIST);
+    const Found found = calls_.look_up(link.directory, link.name);
+    if (found.outcome.ok() && found.attributes.type == NF3LNK) {
+        nfs::client::RemoveOp remove;
+        remove.args.object = {link.directory.view(), link.name.data()};
+        outcome = calls_.run(remove);
+        if (outcome.ok()) {
+            nfs::client::SymlinkOp op;
+            op.args.where = {link.directory.view(), link.name.data()};
+            op.args.symlink.symlink_data = link.text.data();
+            op.args.symlink.symlink_attributes = link.attributes;
+            outcome = calls_.run(op);
+        }
+    }
+    if (outcome.ok()) {
+        ++report_.links;
+    } else {
+        failed(link.path, outcome);
+    }
+}
+
+// Directories are made before their turn comes, many at a time: what goes into them needs their
+// handles, and would wait for each.
+void TreePutter::make_ahead(Level& level, const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+        if (stopped()) return;
+        MakePool::Slot& slot = makes_.get();
+        Ahead& ahead = ahead_.emplace_back();
+        ahead.self = std::prev(ahead_.end());
+        level.ahead[name] = &ahead;
+        slot.object = level.remote;
+        slot.name = name;
+        slot.about = &ahead;
+        slot.op.args.where = {slot.object.view(), slot.name.data()};
+        slot.op.args.attributes = sattr3{};
+        set_mode(slot.op.args.attributes, 0700);
+        makes_.start(slot);
+    }
+}
+
+Outcome TreePutter::ask_for(const Target& target, FileHandle& made) {
+    if (!levels_.empty()) {
+        std::map<std::string, Ahead*>& asked = levels_.back().ahead;
+        const auto found = asked.find(target.name);
+        if (found != asked.end()) {
+            Ahead& ahead = *found->second;
+            calls_.wait_until([&] { return ahead.finished; });
+            const Outcome outcome = ahead.outcome;
+            made = ahead.handle;
+            asked.erase(found);
+            ahead_.erase(ahead.self);
+            return outcome;
+        }
+    }
     std::string name = target.name;
     nfs::client::MkdirOp op;
     op.args.where = {target.directory.view(), name.data()};
     set_mode(op.args.attributes, 0700);
     const Outcome outcome = calls_.run(op);
-    if (outcome.ok() && !op.object.empty()) {
-        made = op.object;
-        return outcome;
-    }
+    made = op.object;
+    return outcome;
+}
+
+// The directory at the server: made, or there already.
+Outcome TreePutter::make_remote(const Target& target, FileHandle& made) {
+    const Outcome outcome = ask_for(target, made);
+    if (outcome.ok() && !made.empty()) return outcome;
     if (!outcome.ok() && !(outcome.rpc && outcome.status == NFS3ERR_EXIST)) return outcome;
-    const Found found = calls_.look_up(target.directory, name);
+    const Found found = calls_.look_up(target.directory, target.name);
     if (!found.outcome.ok()) return found.outcome;
     if (found.attributes.type != NF3DIR) return Outcome::failed(NFS3ERR_NOTDIR);
     made = found.handle;
@@ -150,7 +218,8 @@ void TreePutter::put_directory(const Source& source, const struct stat& st, cons
         failed(source.path, errno_text(fd.error().sys));
         return;
     }
-    Result<std::vector<std::string>> names = names_in(fd->get());
+    std::vector<std::string> directories;
+    Result<std::vector<std::string>> names = names_in(fd->get(), &directories);
     if (!names) {
         failed(source.path, errno_text(names.error().sys));
         return;
@@ -168,6 +237,7 @@ void TreePutter::put_directory(const Source& source, const struct stat& st, cons
         directories_.push_back({level.remote, st, source.path});
         ++report_.directories;
     }
+    if (levels_.size() + 1 < options_.depth_max) make_ahead(level, directories);
     levels_.push_back(std::move(level));
 }
 
@@ -224,14 +294,26 @@ void TreePutter::on_done(const PutJob& job) {
 
 bool TreePutter::finish() {
     jobs_.wait_for_all();
-    using Slot = OpPool<nfs::client::SetattrOp>::Slot;
-    OpPool<nfs::client::SetattrOp> pool(calls_, options_.jobs, [this](const Slot& slot) {
+    links_.wait_for_all();
+    makes_.wait_for_all();
+    for (LinkThere& link : links_there_) {
+        if (stopped()) break;
+        replace_link(link);
+    }
+    links_there_.clear();
+    set_directories();
+    return report_.good();
+}
+
+void TreePutter::set_directories() {
+    using Pool = OpPool<nfs::client::SetattrOp>;
+    Pool pool(calls_, options_.jobs, [this](Pool::Slot& slot) {
         if (!slot.op.outcome.ok()) failed(slot.label, slot.op.outcome);
     });
     // Those that are deepest come first: one that may not be passed through is in nobody's way.
     for (auto made = directories_.rbegin(); made != directories_.rend(); ++made) {
         if (calls_.interrupted() || !calls_.connected()) break;
-        Slot& slot = pool.get();
+        Pool::Slot& slot = pool.get();
         slot.object = made->handle;
         slot.label = made->path;
         slot.op.args = SETATTR3args{};
@@ -242,7 +324,6 @@ bool TreePutter::finish() {
     }
     pool.wait_for_all();
     directories_.clear();
-    return report_.good();
 }
 
 }  // namespace nfsrdma::tool

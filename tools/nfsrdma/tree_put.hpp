@@ -1,5 +1,7 @@
 #pragma once
 #include <cstdint>
+#include <list>
+#include <map>
 #include <string>
 #include <sys/stat.h>
 #include <vector>
@@ -41,6 +43,13 @@ class TreePutter {
         nfs::client::FileHandle directory;
         std::string name;
     };
+    // A directory at the server that was asked for before its turn.
+    struct Ahead {
+        nfs::client::Outcome outcome;
+        nfs::client::FileHandle handle;
+        bool finished = false;
+        std::list<Ahead>::iterator self;
+    };
     // A local directory that the walk is in.
     struct Level {
         UniqueFd fd;
@@ -48,6 +57,15 @@ class TreePutter {
         std::size_t next = 0;
         std::size_t path_size = 0;
         nfs::client::FileHandle remote;
+        std::map<std::string, Ahead*> ahead;
+    };
+    using LinkPool = OpPool<nfs::client::SymlinkOp>;
+    using MakePool = OpPool<nfs::client::MkdirOp>;
+    // A link where something is already.
+    struct LinkThere {
+        nfs::client::FileHandle directory;
+        std::string name, text, path;
+        sattr3 attributes;
     };
     void failed(const std::string& place, const std::string& why);
     void failed(const std::string& place, const nfs::client::Outcome& outcome);
@@ -59,12 +77,21 @@ class TreePutter {
     void walk();
     void put_next();
     nfs::client::Outcome make_remote(const Target& target, nfs::client::FileHandle& made);
+    nfs::client::Outcome ask_for(const Target& target, nfs::client::FileHandle& made);
+    void make_ahead(Level& level, const std::vector<std::string>& names);
+    void on_link(LinkPool::Slot& slot);
+    void replace_link(LinkThere& link);
+    void set_directories();
     void on_done(const PutJob& job);
 
     Calls& calls_;
     const CopyOptions options_;
     CopyReport& report_;
     JobSet<PutJob> jobs_;
+    std::list<Ahead> ahead_;
+    std::vector<LinkThere> links_there_;
+    LinkPool links_;
+    MakePool makes_;
     std::vector<Level> levels_;
     std::string path_;  // of what the walk is at
     std::vector<Made> directories_;
