@@ -92,6 +92,7 @@ wait "$pid" || status=$?
 [ "$status" = 1 ] || fail "B105: status $status"
 within 20000 "$begin" "B105: the end of a put to a server that is gone"
 grep -qE 'lost|answer' "$work/err" || fail "B105: $(cat "$work/err")"
+grep -q 'with --continue goes on' "$work/err" || fail "B105: what to do is not told: $(cat "$work/err")"
 start_server again --export "$work/export" --export "$work/other" --listen "$host"
 tool put --continue --verify "$work/export/big" "nfs://$host$work/other/big" || fail "B105: continued"
 cmp "$work/export/big" "$work/other/big"
