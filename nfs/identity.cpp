@@ -65,7 +65,7 @@ Identity::Thread& Identity::thread() noexcept {
 }
 
 Identity::Identity(const IdentityOptions& options, const Clock& clock)
-    : options_(options), groups_(clock, options.groups) {
+    : groups_(clock, options.groups), options_(options) {
     was_dumpable_ = ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
     own_uid_ = static_cast<std::uint32_t>(::syscall(SYS_setfsuid, kNoId));
     own_gid_ = static_cast<std::uint32_t>(::syscall(SYS_setfsgid, kNoId));

@@ -66,18 +66,18 @@ class Identity {
                  std::uint32_t gid) const noexcept;
     void set_capabilities(bool own) const noexcept;
 
-    const IdentityOptions options_;
     GroupCache groups_;
-    bool switches_ = false;
+    const IdentityOptions options_;
+    std::vector<std::uint32_t> own_groups_;
     const char* why_not_ = "";
+    std::array<std::uint32_t, 2> effective_{}, permitted_{}, inheritable_{};
+    std::uint32_t own_uid_ = 0, own_gid_ = 0;
+    bool switches_ = false;
     bool was_dumpable_ = false;
     bool owns_all_files_ = false;  // root may do everything here
     // The system does not take the capabilities away by itself (capabilities(7), "Effect of user ID
     // changes").
     bool drops_by_hand_ = false;
-    std::uint32_t own_uid_ = 0, own_gid_ = 0;
-    std::vector<std::uint32_t> own_groups_;
-    std::array<std::uint32_t, 2> effective_{}, permitted_{}, inheritable_{};
 };
 
 }  // namespace nfsrdma::nfs
