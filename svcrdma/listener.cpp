@@ -140,12 +140,16 @@ void Acceptor::reject(verbs::CmId& id) noexcept {
 void Acceptor::on_connect_request(std::unique_ptr<verbs::CmId> id,
                                   const verbs::ConnectRequest& request) noexcept {
     const auto slot = std::find(living_.begin(), living_.end(), nullptr);
+    if (slot == living_.end() && server_.refusals.pass(server_.device.loop().now_ns()))
+        log::warn("refused a connection from {}: there are {} already, as many as may be",
+                  id->peer().to_string(), count_);
     if (slot == living_.end() || server_.draining || request.initiator_depth == 0)
         return reject(*id);
     verbs::CmId& peer = *id;
     auto made = SvcTransport::create(server_, id, request);
     if (!made) {
-        if (made.error().code == Errc::too_big) tell_refusal(peer.peer());
+        if (made.error().code == Errc::too_big && server_.options.memory != nullptr)
+            tell_refusal(peer.peer());
         if (id != nullptr) reject(peer);
         return;
     }
@@ -157,10 +161,9 @@ void Acceptor::on_connect_request(std::unique_ptr<verbs::CmId> id,
 void Acceptor::tell_refusal(const SockAddr& peer) noexcept {
     ++server_.counters.refused_for_memory;
     if (!server_.refusals.pass(server_.device.loop().now_ns())) return;
-    const MemoryBudget* const memory = server_.options.memory;
+    const MemoryBudget& memory = *server_.options.memory;
     log::warn("refused a connection from {}: {} of {} bytes of memory are in use ({} more refused)",
-              peer.to_string(), memory == nullptr ? 0 : memory->used(),
-              memory == nullptr ? 0 : memory->limit(), server_.refusals.held_back());
+              peer.to_string(), memory.used(), memory.limit(), server_.refusals.held_back());
 }
 
 void Acceptor::on_connection_over(SvcTransport& transport) noexcept {
