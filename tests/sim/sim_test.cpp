@@ -89,6 +89,7 @@ void run_honest(std::uint64_t seed, TraceRing& trace) {
     svcrdma::ServerOptions server_options;
     server_options.demand = demand_of(prng, client_options);
     server_options.payload_runs = 2 + static_cast<std::uint32_t>(prng.below(20));
+    server_options.first_credits = static_cast<std::uint32_t>(prng.below(6));  // 0: all at once
     server_options.local = static_cast<pools::LocalStrategy>(prng.below(3));
     auto listener = *svcrdma::Listener::create(*world.server, LoopWorld::server_address(), service,
                                                server_options);
