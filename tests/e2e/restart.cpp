@@ -26,7 +26,19 @@
 namespace nfsrdma::restart {
 namespace {
 
-using namespace nfs::client;  // NOLINT(google-build-using-namespace): a program of its own
+using nfs::client::Client;
+using nfs::client::CommitOp;
+using nfs::client::CreateOp;
+using nfs::client::FileHandle;
+using nfs::client::GetattrOp;
+using nfs::client::LookupOp;
+using nfs::client::MkdirOp;
+using nfs::client::MountFlow;
+using nfs::client::Op;
+using nfs::client::Outcome;
+using nfs::client::ReadOp;
+using nfs::client::RenameOp;
+using nfs::client::WriteOp;
 
 constexpr std::uint32_t kWrites = 1000, kFiles = 20, kBytes = 4096;
 constexpr std::uint32_t kAnsweredBefore = 200;  // of kWrites, when the server is killed

@@ -4,11 +4,20 @@
 #include "nfs/vfs_mem.hpp"
 #include "tests/fuzz/nfs3_world.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    using namespace nfsrdma;
+namespace nfsrdma::fuzz {
+namespace {
+
+void run(std::span<const std::byte> input) {
     nfs::VfsMemOptions small;
     small.capacity_bytes = small.max_file_bytes = 1 << 20;
     small.max_nodes = 1000;
-    fuzz::NfsWorld(std::make_shared<nfs::VfsMem>(small)).run(std::as_bytes(std::span(data, size)));
+    NfsWorld(std::make_shared<nfs::VfsMem>(small)).run(input);
+}
+
+}  // namespace
+}  // namespace nfsrdma::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    nfsrdma::fuzz::run(std::as_bytes(std::span(data, size)));
     return 0;
 }
