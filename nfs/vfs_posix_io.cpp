@@ -113,6 +113,8 @@ nfsstat3 VfsPosix::io_fd(const Cred& cred, PosixFile& file, IoUse use, int& out)
     status = act_as(cred);
     if (status != NFS3_OK) return status;
     UniqueFd fd = open_as_caller(cred, file, attr, use);
+    // Who may only write flushes by a descriptor for that.
+    if (!fd && errno == EACCES && use == IoUse::sync) return io_fd(cred, file, IoUse::write, out);
     if (!fd) return status_of(errno);
     if (use == IoUse::write && switches() && !identity_->overrides(cred)) {
         drop_set_id(file, attr.mode);

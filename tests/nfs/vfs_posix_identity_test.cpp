@@ -258,6 +258,17 @@ TEST_P(VfsPosixAs, RightToExecuteSufficesForReading) {
     EXPECT_EQ(open(bob(), of_group.id, IoUse::read), NFS3ERR_ACCES);
 }
 
+TEST_P(VfsPosixAs, WhoMayOnlyWriteMayFlush) {
+    const Node file = create(ann(), vfs->root(), "f", 0620);
+    give("f", kAnn, kGroups, 0620);
+    EXPECT_EQ(open(bob(), file.id, IoUse::sync), NFS3_OK);
+    EXPECT_EQ(open(bob(), file.id, IoUse::write), NFS3_OK);
+    vfs->tidy();
+    EXPECT_EQ(open(bob(), file.id, IoUse::sync), NFS3_OK);
+    EXPECT_EQ(open(bob(), file.id, IoUse::read), NFS3ERR_ACCES);
+    EXPECT_EQ(open(cleo(), file.id, IoUse::sync), NFS3ERR_ACCES);
+}
+
 TEST_P(VfsPosixAs, DirectoriesAreSearchedByTheCaller) {
     const Node closed = mkdir(ann(), "closed", 0700), listed = mkdir(ann(), "listed", 0744);
     const Node inside = create(ann(), closed.id, "inside", 0644);
