@@ -20,7 +20,7 @@ struct Options {
     bool no_create = false;                                                             // touch
     std::uint64_t offset = 0, length = UINT64_MAX;                                      // cat
     std::string size, date;  // truncate, touch
-    std::uint32_t jobs = 16;
+    std::uint32_t jobs = 24;  // fewer than a connection has credits as a rule
     std::uint32_t count = 4;
     double interval_s = 0.2;
 };
