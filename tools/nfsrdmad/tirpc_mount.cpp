@@ -6,10 +6,11 @@
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
-#include <rpc/rpc_com.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <rpc/rpc_com.h>
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
