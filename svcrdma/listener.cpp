@@ -140,9 +140,10 @@ void Acceptor::reject(verbs::CmId& id) noexcept {
 void Acceptor::on_connect_request(std::unique_ptr<verbs::CmId> id,
                                   const verbs::ConnectRequest& request) noexcept {
     const auto slot = std::find(living_.begin(), living_.end(), nullptr);
-    if (slot == living_.end() && server_.refusals.pass(server_.device.loop().now_ns()))
+    if (slot == living_.end() && server_.refusals.pass(server_.device.loop().now_ns())) {
         log::warn("refused a connection from {}: there are {} already, as many as may be",
                   id->peer().to_string(), count_);
+    }
     if (slot == living_.end() || server_.draining || request.initiator_depth == 0)
         return reject(*id);
     verbs::CmId& peer = *id;

@@ -105,9 +105,10 @@ int run_put(const Options& options) {
     }
     return copy_with(*session, options, total,
                      [&](const CopyOptions& how, Progress& progress, CopyReport& report) {
-                         if (from_stdin)
+                         if (from_stdin) {
                              return put_stream(*session, STDIN_FILENO, target, urls.front().text(),
                                                progress, report);
+                         }
                          TreePutter putter(*session, how, progress, report);
                          for (const std::string& source : sources) {
                              if (session->interrupted()) break;

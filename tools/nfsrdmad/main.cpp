@@ -260,7 +260,8 @@ class Daemon {
   private:
     const Options& options_;
     const RealClock clock_;
-    const Notify notify_{std::getenv("NOTIFY_SOCKET")};
+    // Before any other thread is there.
+    const Notify notify_{std::getenv("NOTIFY_SOCKET")};  // NOLINT(concurrency-mt-unsafe)
     nfs::Identity identity_;
     nfs::Server server_;
     ExportSet exports_;  // its backends go before the identity that they act by

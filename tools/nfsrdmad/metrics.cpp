@@ -98,9 +98,10 @@ void add_procedures(Families& out, const Procedures& procedures) {
          &sunrpc::ProcStats::bytes_out}};
     for (const Row& row : kRows) {
         MetricFamily& family = out.family(row.name, row.help, MetricType::Counter);
-        for (const auto& [name, stats] : procedures)
+        for (const auto& [name, stats] : procedures) {
             Families::add_counter(family, {{"program", name.first}, {"procedure", name.second}},
                                   stats.*row.value);
+        }
     }
     MetricFamily& latency = out.family(
         "nfsrdmad_procedure_latency_seconds",

@@ -85,9 +85,10 @@ Result<void> Rpcbind::add(std::uint32_t prog, std::uint32_t vers, const std::str
                           const SockAddr& address) {
     Entry entry{prog, vers, netid, universal_address(address)};
     NR_TRY_ASSIGN(const bool done, call(Change::set, entry));
-    if (!done)
+    if (!done) {
         return Error{Errc::refused, 0,
                      "rpcbind refuses: another server is registered, or only root may"};
+    }
     entries_.push_back(std::move(entry));
     return {};
 }

@@ -93,7 +93,7 @@ sunrpc::AuthSys sys_of(const svc_req& request) noexcept {
 
 }  // namespace
 
-TirpcMount* TirpcMount::the_one_ = nullptr;
+TirpcMount* TirpcMount::the_one = nullptr;
 
 // What the dispatcher sees: one call at a time.
 class TirpcMount::Xprt final : public sunrpc::SvcXprt {
@@ -130,8 +130,8 @@ TirpcMount::TirpcMount(nfs::Server& server, std::unique_ptr<Loop> loop)
       xprt_(std::make_unique<Xprt>(*loop_)),
       call_room_(sunrpc::call_header_size(nullptr) + sunrpc::kAuthBodyMax + kArgsRoom),
       reply_room_(kReplyRoom) {
-    NR_ASSERT(the_one_ == nullptr);
-    the_one_ = this;
+    NR_ASSERT(the_one == nullptr);
+    the_one = this;
     dispatcher_.add(nfs::mount3_program(server));
     scratch_.resize(dispatcher_.scratch_bytes() / sizeof(CacheLine) + 1);
 }
@@ -196,7 +196,7 @@ TirpcMount::~TirpcMount() {
         if (transport != nullptr) svc_destroy(transport);
     if (tcp_ == nullptr && tcp_fd_ >= 0) ::close(tcp_fd_);
     if (udp_ == nullptr && udp_fd_ >= 0) ::close(udp_fd_);
-    the_one_ = nullptr;
+    the_one = nullptr;
 }
 
 void TirpcMount::start() {
@@ -270,7 +270,7 @@ void TirpcMount::close_connections() noexcept {
 }
 
 void TirpcMount::on_call(svc_req* request, SVCXPRT* transport) noexcept {
-    the_one_->serve(*request, *transport);
+    the_one->serve(*request, *transport);
 }
 
 void TirpcMount::serve(svc_req& request, SVCXPRT& transport) noexcept {

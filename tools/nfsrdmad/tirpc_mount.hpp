@@ -67,7 +67,7 @@ class TirpcMount {
     struct alignas(64) CacheLine {
         std::byte bytes[64];
     };
-    static TirpcMount* the_one_;
+    static TirpcMount* the_one;
     std::unique_ptr<Loop> loop_;
     sunrpc::SvcDispatcher dispatcher_;
     std::unique_ptr<Xprt> xprt_;
