@@ -199,7 +199,8 @@ TEST(ExportsFile, HostsOfOneExportAreBounded) {
 
 TEST(ExportsFile, AnyBytesEnd) {
     Prng prng(1);
-    const std::string alphabet("/a*()\\\n \"#,=-@0.\trw\0", 22);
+    constexpr char kAlphabet[] = "/a*()\\\n \"#,=-@0.\trw\0";  // its last NUL is wanted
+    const std::string alphabet(kAlphabet, sizeof kAlphabet - 1);
     for (int round = 0; round < 20000; ++round) {
         std::string text;
         for (std::uint64_t n = prng.below(40); n > 0; --n)
