@@ -69,11 +69,11 @@ std::string seconds_text(double seconds) {
     char text[32];
     if (!std::isfinite(seconds)) return ">8 s";
     if (seconds < 1e-3) {
-        std::snprintf(text, sizeof text, "%.0f us", seconds * 1e6);
+        (void)std::snprintf(text, sizeof text, "%.0f us", seconds * 1e6);
     } else if (seconds < 1) {
-        std::snprintf(text, sizeof text, "%.1f ms", seconds * 1e3);
+        (void)std::snprintf(text, sizeof text, "%.1f ms", seconds * 1e3);
     } else {
-        std::snprintf(text, sizeof text, "%.1f s", seconds);
+        (void)std::snprintf(text, sizeof text, "%.1f s", seconds);
     }
     return text;
 }
@@ -86,14 +86,14 @@ std::string bytes_text(double bytes) {
         ++unit;
     }
     char text[32];
-    std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, kUnits[unit]);
+    (void)std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, kUnits[unit]);
     return text;
 }
 
 // A peer's own values: bounded, and whole.
 std::string count_text(double value) {
     char text[32];
-    std::snprintf(text, sizeof text, "%.0f", std::clamp(value, 0.0, 1e18));
+    (void)std::snprintf(text, sizeof text, "%.0f", std::clamp(value, 0.0, 1e18));
     return text;
 }
 
@@ -144,9 +144,9 @@ std::string json_text(const std::string& text) {
 std::string json_number(double value) {
     char text[40];
     if (!std::isfinite(value)) return "null";
-    std::snprintf(text, sizeof text, "%.9g", value);
+    (void)std::snprintf(text, sizeof text, "%.9g", value);
     if (value == std::floor(value) && std::abs(value) < 1e15)
-        std::snprintf(text, sizeof text, "%.0f", value);
+        (void)std::snprintf(text, sizeof text, "%.0f", value);
     return text;
 }
 
@@ -196,9 +196,10 @@ std::vector<ProcedureRow> procedures_of(const std::vector<Sample>& samples) {
         if (what == "received_bytes_total") row.bytes_in = sample.value;
         if (what == "sent_bytes_total") row.bytes_out = sample.value;
         if (what == "latency_seconds_sum") row.seconds = sample.value;
-        if (what == "latency_seconds_bucket")
+        if (what == "latency_seconds_bucket") {
             row.buckets.emplace_back(std::strtod(sample.label("le").c_str(), nullptr),
                                      sample.value);
+        }
     }
     std::vector<ProcedureRow> out;
     for (auto& [name, row] : rows) {
