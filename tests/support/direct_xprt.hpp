@@ -128,8 +128,8 @@ class DirectSvcXprt final : public sunrpc::SvcXprt {
     void release_payload(void* /*cookie*/) noexcept override {}
 
     // Dispatches a message of raw bytes. `payload`, if not empty, stands at `position` of the
-    // unreduced message and came by chunk. The reply must come within some turns of the loop, or the
-    // request stays at the service (neither answered nor dropped).
+    // unreduced message and came by chunk. The reply must come within some turns of the loop, or
+    // the request stays at the service (neither answered nor dropped).
     RawReply raw_call(std::span<const std::byte> message, std::span<const std::byte> payload = {},
                       std::uint32_t position = 0, std::uint32_t result_room = 0);
     std::uint32_t requests_in_use() const noexcept;

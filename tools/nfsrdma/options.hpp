@@ -19,7 +19,7 @@ struct Options {
     bool mounts = false, directories = false, exports = false;                          // showmount
     bool no_create = false;                                                             // touch
     std::uint64_t offset = 0, length = UINT64_MAX;                                      // cat
-    std::string size, date;  // truncate, touch
+    std::string size, date;   // truncate, touch
     std::uint32_t jobs = 24;  // fewer than a connection has credits as a rule
     std::uint32_t count = 4;
     double interval_s = 0.2;
