@@ -209,8 +209,10 @@ std::string summary(const nfs::Server& server) {
         const auto& clients = exports[i]->rules.clients;
         out += (i == 0 ? "" : ", ") + exports[i]->name + " (";
         for (std::size_t c = 0; c < clients.size() && c < kSummaryMax; ++c) {
-            out += (c == 0 ? "" : "; ") + clients[c].host.text +
-                   (clients[c].options.read_only ? " ro" : " rw");
+            const nfs::ClientOptions& may = clients[c].options;
+            out += (c == 0 ? "" : "; ") + clients[c].host.text + (may.read_only ? " ro" : " rw");
+            if (may.squash == nfs::Squash::all)
+                out += ", all as uid " + std::to_string(may.anon_uid);
         }
         out += clients.size() > kSummaryMax ? "; ...)" : ")";
     }

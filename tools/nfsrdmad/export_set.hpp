@@ -53,7 +53,7 @@ class ExportSet {
 
 // "ro,root_squash,secure,anonuid=65534,anongid=65534"
 std::string to_string(const nfs::ClientOptions& options);
-// "/srv (*.example.org rw; 10.0.0.0/8 ro), /home (* ro)"; cut after a handful.
+// "/srv (*.example.org rw; 10.0.0.0/8 ro), /home (* rw, all as uid 65534)"; cut after a handful.
 std::string summary(const nfs::Server& server);
 // Every export with every host, a line each: for --check.
 std::string listing(const std::vector<nfs::ExportSpec>& specs);

@@ -135,6 +135,9 @@ TEST_F(ExportSetTest, TextsForPeople) {
     EXPECT_TRUE(server.exports().empty());  // a plan changes nothing
     ASSERT_EQ(load(set), LoadStatus::ok);
     EXPECT_EQ(summary(server), dir.path() + "/a (* rw; 10.0.0.0/8 ro)");
+    write("$/a *(rw,all_squash,anonuid=7)\n");
+    ASSERT_EQ(load(set), LoadStatus::ok);
+    EXPECT_EQ(summary(server), dir.path() + "/a (* rw, all as uid 7)");
     std::string many;
     for (int i = 0; i < 12; ++i) {
         const std::string name = "n" + std::to_string(i);
