@@ -42,12 +42,7 @@ int change_all(const Options& options, const std::vector<std::string>& paths, co
     if (!parse_urls(paths, urls)) return kUsage;
     std::unique_ptr<Session> session = open_for(options, urls, status);
     if (session == nullptr) return status;
-    for (const Url& url : urls) {
-        if (session->interrupted()) break;
-        if (!change(*session, url, how)) status = kFailed;
-    }
-    session->print_summary({}, JsonObject());
-    return session->status(status);
+    return for_each(*session, urls, [&](const Url& url) { return change(*session, url, how); });
 }
 
 void set_size(sattr3& attributes, std::uint64_t size) {

@@ -245,12 +245,8 @@ int run_rm(const Options& options) {
     int status = kOk;
     std::unique_ptr<Session> session = open_for(options, urls, status);
     if (session == nullptr) return status;
-    for (const Url& url : urls) {
-        if (session->interrupted()) break;
-        if (!remove_one(*session, options, url)) status = kFailed;
-    }
-    session->print_summary({}, JsonObject());
-    return session->status(status);
+    return for_each(*session, urls,
+                    [&](const Url& url) { return remove_one(*session, options, url); });
 }
 
 int run_mv(const Options& options) {
@@ -268,12 +264,7 @@ int run_mv(const Options& options) {
             return session->status(kFailed);
         }
     }
-    for (const Url& url : urls) {
-        if (session->interrupted()) break;
-        if (!move_one(*session, url, to)) status = kFailed;
-    }
-    session->print_summary({}, JsonObject());
-    return session->status(status);
+    return for_each(*session, urls, [&](const Url& url) { return move_one(*session, url, to); });
 }
 
 int run_ln(const Options& options) {

@@ -49,6 +49,17 @@ std::unique_ptr<Session> open_server(const Options& options, const std::string& 
     return Session::open(options, *url, false, status);
 }
 
+int for_each(Session& session, const std::vector<Url>& urls,
+             const std::function<bool(const Url&)>& work) {
+    int status = kOk;
+    for (const Url& url : urls) {
+        if (session.interrupted()) break;
+        if (!work(url)) status = kFailed;
+    }
+    session.print_summary({}, JsonObject());
+    return session.status(status);
+}
+
 Found destination(Session& session, const Url& to, const std::string& name) {
     Found found = session.walk(to, true);
     if (found.outcome.ok() && found.attributes.type == NF3DIR) {

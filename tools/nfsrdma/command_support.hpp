@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,11 @@ std::unique_ptr<Session> open_for(const Options& options, std::vector<Url>& urls
 // A session with a server alone, without a mount.
 std::unique_ptr<Session> open_server(const Options& options, const std::string& server,
                                      int& status);
+
+// Does `work` to one URL after the other until interrupted, then prints the summary; the exit
+// status. `work` complains itself and returns whether it went well.
+int for_each(Session& session, const std::vector<Url>& urls,
+             const std::function<bool(const Url&)>& work);
 
 // Where a name goes: into `to` when that is a directory, else to be `to` itself.
 Found destination(Session& session, const Url& to, const std::string& name);
