@@ -57,6 +57,7 @@ std::uint64_t LocalOps::list(const char* name) {
     if (!fd) return 0;
     const std::unique_ptr<DIR, int (*)(DIR*)> folder(::fdopendir(fd.release()), ::closedir);
     std::uint64_t entries = 0;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is this function's own
     while (const dirent* entry = ::readdir(folder.get())) {
         struct stat status {};
         if (::fstatat(::dirfd(folder.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
