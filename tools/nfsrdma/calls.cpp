@@ -23,10 +23,11 @@ bool Calls::mount(const std::string& wanted) {
     const std::string path = normal_path(wanted);
     std::vector<std::string> exports;
     Outcome outcome;
-    if (find_export(path, exports)) {
+    if (find_export(path, exports, outcome)) {
         if (try_mount(export_, outcome)) return true;
+        notice_interrupt(outcome);
         if (!interrupted_) {
-            std::string why = "cannot mount '" + export_ + "': " + explain(outcome);
+            std::string why = "cannot mount '" + export_ + "': " + explain_mount(outcome);
             if (outcome.rpc && outcome.status == NFS3ERR_ACCES)
                 why += "; nfsrdma showmount tells to whom it is exported";
             complain(server_.server(), why);
@@ -34,20 +35,48 @@ bool Calls::mount(const std::string& wanted) {
         export_.clear();
         return false;
     }
+    notice_interrupt(outcome);
     if (interrupted_) return false;
-    if (exports.empty()) {
-        for (std::string tried = path;;) {
-            if (try_mount(tried, outcome)) return true;
-            if (!outcome.rpc || tried == "/") break;
-            tried = normal_path(tried.substr(0, tried.rfind('/')));
-        }
+    const std::string trouble = mounts_.trouble();
+    if (!trouble.empty()) {
+        complain(server_.server(), "cannot ask what is exported: " + trouble);
+        return false;
     }
+    if (exports.empty() && mount_by_trying(path, outcome)) return true;
+    notice_interrupt(outcome);
+    if (interrupted_) return false;
     std::string known;
     for (const std::string& name : exports)
         known += " " + name;
-    complain(server_.server(), "'" + path + "' is not exported: " +
-                                   (known.empty() ? explain(outcome) : "the exports are" + known));
+    complain(server_.server(),
+             "'" + path + "' is not exported: " +
+                 (known.empty() ? explain_mount(outcome) : "the exports are" + known));
     return false;
+}
+
+bool Calls::mount_by_trying(const std::string& path, Outcome& outcome) {
+    for (std::string tried = path;;) {
+        if (try_mount(tried, outcome)) return true;
+        if (!outcome.rpc || tried == "/") return false;
+        tried = normal_path(tried.substr(0, tried.rfind('/')));
+    }
+}
+
+std::string Calls::explain_mount(const Outcome& outcome) const {
+    const std::string trouble = mounts_.trouble();
+    return outcome.rpc || trouble.empty() ? explain(outcome) : trouble;
+}
+
+void Calls::complain_about_mount(const Outcome& outcome) {
+    notice_interrupt(outcome);
+    if (!interrupted_) complain(server_.server(), explain_mount(outcome));
+}
+
+// A call beside the connection was given up because a signal came, which the loop has not seen yet.
+void Calls::notice_interrupt(const Outcome& outcome) {
+    if (!outcome.rpc && outcome.rpc.error().code == Errc::closed && mounts_.by_socket()) {
+        sleep(kNsPerSec);
+    }
 }
 
 std::string Calls::explain(const Outcome& outcome) const {
@@ -71,12 +100,14 @@ void Calls::complain_about(const std::string& place, const Outcome& outcome) con
     if (!interrupted_) complain(place, explain(outcome));
 }
 
-bool Calls::find_export(const std::string& path, std::vector<std::string>& exports) {
-    nfs::client::ExportOp op;
-    if (!run(op).ok()) return false;
-    for (const mountexport3* entry = op.res.entries; entry != nullptr; entry = entry->ex_next) {
-        if (entry->ex_dir == nullptr) continue;
-        const std::string name = normal_path(entry->ex_dir);
+bool Calls::find_export(const std::string& path, std::vector<std::string>& exports,
+                        Outcome& outcome) {
+    std::vector<nfs::client::ExportedDirectory> entries;
+    outcome = mounts_.exports(entries);
+    if (!outcome.ok()) return false;
+    for (const nfs::client::ExportedDirectory& entry : entries) {
+        if (entry.path.empty()) continue;
+        const std::string name = normal_path(entry.path);
         exports.push_back(name);
         if (is_path_prefix(name, path) && name.size() > export_.size()) export_ = name;
     }
@@ -84,18 +115,15 @@ bool Calls::find_export(const std::string& path, std::vector<std::string>& expor
 }
 
 bool Calls::try_mount(const std::string& path, Outcome& outcome) {
-    struct Waiting {
-        bool finished = false;
-    } waiting;
-    nfs::client::MountFlow flow(*client_);
-    flow.start(
-        path.c_str(),
-        [](nfs::client::MountFlow& f) noexcept { static_cast<Waiting*>(f.user)->finished = true; },
-        &waiting);
-    wait_until([&] { return waiting.finished; });
-    outcome = flow.outcome;
+    FileHandle root;
+    outcome = mounts_.mnt(path, root);
     if (!outcome.ok()) return false;
-    root_ = flow.root;
+    nfs::client::FsinfoOp fsinfo;
+    fsinfo.args.fsroot = root.view();
+    outcome = run(fsinfo);
+    if (outcome.ok()) outcome.rpc = client_->set_sizes(fsinfo.res.FSINFO3res_u.resok);
+    if (!outcome.ok()) return false;
+    root_ = root;
     export_ = path;
     return true;
 }

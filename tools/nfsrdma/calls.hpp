@@ -8,6 +8,7 @@
 #include "nfs/client/client.hpp"
 #include "nfs/client/read_dir.hpp"
 #include "nfs/client/walk.hpp"
+#include "tools/nfsrdma/mount_calls.hpp"
 #include "tools/nfsrdma/options.hpp"
 #include "tools/nfsrdma/url.hpp"
 
@@ -47,10 +48,14 @@ class Calls {
 
     // Mounts the export that holds `path`; false after complaint.
     bool mount(const std::string& path);
+    // The same of a call of MOUNT, which may have been made beside the connection.
+    void complain_about_mount(const nfs::client::Outcome& outcome);
     // For people: the outcome, and what may help.
     std::string explain(const nfs::client::Outcome& outcome) const;
     // "nfsrdma: PLACE: WHY", but not after the user has interrupted: the rest only follows from it.
     void complain_about(const std::string& place, const nfs::client::Outcome& outcome) const;
+    // MOUNT's calls, for showmount.
+    MountCalls& mounts() noexcept { return mounts_; }
     nfs::client::Client& client() noexcept { return *client_; }
     Loop& loop() noexcept { return client_->loop(); }
     bool connected() const noexcept { return client_->xprt().connected(); }
@@ -80,6 +85,7 @@ class Calls {
   protected:
     Calls() = default;
     nfs::client::Client* client_ = nullptr;
+    MountCalls mounts_{[this](nfs::client::Op& op) { return run(op); }};
     Url server_;
     std::string export_;    // normal; empty: nothing is mounted
     std::string identity_;  // as whom the calls are made: "uid 1000, gid 1000"
@@ -88,7 +94,12 @@ class Calls {
 
   private:
     bool try_mount(const std::string& path, nfs::client::Outcome& outcome);
-    bool find_export(const std::string& path, std::vector<std::string>& exports);
+    bool find_export(const std::string& path, std::vector<std::string>& exports,
+                     nfs::client::Outcome& outcome);
+    bool mount_by_trying(const std::string& path, nfs::client::Outcome& outcome);
+    // The outcome of a call of MOUNT: as explain(), and why it could not be asked.
+    std::string explain_mount(const nfs::client::Outcome& outcome) const;
+    void notice_interrupt(const nfs::client::Outcome& outcome);
     Found walk(const nfs::client::PathWalk::Options& options);
     nfs::client::Outcome list_once(const nfs::client::FileHandle& directory,
                                    std::vector<Entry>& entries, const ListOptions& options);

@@ -1,4 +1,4 @@
-// showmount: what a server exports, and who has mounted it, as far as it knows. MOUNT v3 over RDMA.
+// showmount: what a server exports, and who has mounted it, as far as it knows. MOUNT v3.
 #include <cstdio>
 #include <set>
 
@@ -12,38 +12,33 @@ namespace {
 
 using nfs::client::Outcome;
 
-std::string text_or(const char* text, const char* instead) {
-    return text == nullptr || *text == '\0' ? instead : text;
-}
-
-void print_exports(Session& session, const Options& options, const mountexports3& exports) {
+void print_exports(Session& session, const Options& options,
+                   const std::vector<nfs::client::ExportedDirectory>& exports) {
     if (!options.json)
         std::printf("Export list for %s:\n", for_stdout(session.server_name()).c_str());
-    for (const mountexport3* entry = exports.entries; entry != nullptr; entry = entry->ex_next) {
-        const std::string directory = text_or(entry->ex_dir, "");
+    for (const nfs::client::ExportedDirectory& entry : exports) {
         std::string clients, list;
-        for (const mountgroup3* group = entry->ex_groups; group != nullptr;
-             group = group->gr_next) {
-            const std::string name = text_or(group->gr_name, "");
+        for (const std::string& name : entry.clients) {
             clients.append(clients.empty() ? "" : ",").append(name);
             list.append(list.empty() ? "" : ",").append(json_string(name));
         }
         if (options.json) {
             JsonObject object;
-            object.add("export", directory).add_raw("clients", "[" + list + "]");
+            object.add("export", entry.path).add_raw("clients", "[" + list + "]");
             (void)std::fputs(object.line().c_str(), stdout);
             continue;
         }
-        std::printf("%s %s\n", for_stdout(directory).c_str(),
+        std::printf("%s %s\n", for_stdout(entry.path).c_str(),
                     clients.empty() ? "(everyone)" : for_stdout(clients).c_str());
     }
 }
 
-void print_mounts(Session& session, const Options& options, const mountlist3& mounts) {
+void print_mounts(Session& session, const Options& options,
+                  const std::vector<nfs::client::MountedDirectory>& mounts) {
     std::set<std::string> lines;
-    for (const mountentry3* entry = mounts.entries; entry != nullptr; entry = entry->ml_next) {
-        const std::string host = text_or(entry->ml_hostname, "?");
-        const std::string directory = text_or(entry->ml_directory, "?");
+    for (const nfs::client::MountedDirectory& entry : mounts) {
+        const std::string host = entry.client.empty() ? "?" : entry.client;
+        const std::string directory = entry.path.empty() ? "?" : entry.path;
         if (options.json) {
             lines.insert(JsonObject().add("client", host).add("directory", directory).text());
         } else if (options.directories) {
@@ -71,17 +66,17 @@ int run_showmount(const Options& options) {
     const bool wants_mounts = options.mounts || options.directories;
     Outcome outcome;
     if (!wants_mounts || options.exports) {
-        nfs::client::ExportOp op;
-        outcome = session->run(op);
-        if (outcome.ok()) print_exports(*session, options, op.res);
+        std::vector<nfs::client::ExportedDirectory> exports;
+        outcome = session->mounts().exports(exports);
+        if (outcome.ok()) print_exports(*session, options, exports);
     }
     if (outcome.ok() && wants_mounts) {
-        nfs::client::DumpOp op;
-        outcome = session->run(op);
-        if (outcome.ok()) print_mounts(*session, options, op.res);
+        std::vector<nfs::client::MountedDirectory> mounts;
+        outcome = session->mounts().dump(mounts);
+        if (outcome.ok()) print_mounts(*session, options, mounts);
     }
     if (!outcome.ok()) {
-        session->complain_about(session->server_name(), outcome);
+        session->complain_about_mount(outcome);
         status = kFailed;
     }
     session->print_stats();

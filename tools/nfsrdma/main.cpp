@@ -33,6 +33,14 @@ void add_common(CLI::App& app, Options& options) {
                    "the connection 10 at most")
         ->check(CLI::Range(0.001, 86400.0))
         ->capture_default_str();
+    app.add_option("--mountproto", options.mount_proto,
+                   "how MOUNT is asked; auto: over RDMA, and where the server has none there (a "
+                   "Linux server) over TCP, then UDP")
+        ->check(CLI::IsMember({"auto", "rdma", "tcp", "udp"}))
+        ->capture_default_str();
+    app.add_option("--mountport", options.mount_port,
+                   "port of the server's mountd over TCP or UDP (default: its rpcbind is asked)")
+        ->check(CLI::Range(1, 65535));
     app.add_option("--rsize", options.rsize,
                    "bytes of one READ at most (default: what the server allows)");
     app.add_option("--wsize", options.wsize,
@@ -103,7 +111,7 @@ class Commands {
         ping.add_option("-i,--interval", options_.interval_s, "seconds between them")
             ->check(CLI::Range(0.0, 3600.0))
             ->capture_default_str();
-        CLI::App& showmount = add("showmount", "show what a server exports, by MOUNT v3 over RDMA",
+        CLI::App& showmount = add("showmount", "show what a server exports, by MOUNT v3",
                                   run_showmount, "URL or HOST[:PORT]", 1, 1);
         showmount.add_flag("-e,--exports", options_.exports, "the exports (as without an option)");
         showmount.add_flag("-a,--all", options_.mounts,

@@ -8,6 +8,8 @@ namespace nfsrdma::tool {
 // What the command line says.
 struct Options {
     std::string device = "softroce", bind, registration = "auto", loop = "auto";
+    std::string mount_proto = "auto";
+    std::uint16_t mount_port = 0;  // 0: rpcbind is asked
     double timeout_s = 60;
     std::uint32_t rsize = 0, wsize = 0;  // 0: what the server allows
     bool stats = false, json = false;

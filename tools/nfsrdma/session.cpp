@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t kGoodbyeNs = 5 * kNsPerSec;
 constexpr std::uint64_t kGoodbyeInterruptedNs = kNsPerSec;  // nobody likes to press it twice
 constexpr double kConnectMaxS = 10;                         // a host that is there answers in less
+constexpr double kMountMaxS = 10;                           // and so does its mountd
 
 Result<std::unique_ptr<Loop>> make_loop(const Options& options) {
     LoopOptions how;
@@ -44,6 +45,17 @@ pools::Registration registration_of(const std::string& text) {
     if (text == "bind") return pools::Registration::bind;
     if (text == "static") return pools::Registration::fixed;
     return pools::Registration::automatic;
+}
+
+MountProto mount_proto_of(const std::string& text) {
+    if (text == "rdma") return MountProto::rdma;
+    if (text == "tcp") return MountProto::tcp;
+    if (text == "udp") return MountProto::udp;
+    return MountProto::automatic;
+}
+
+std::uint64_t to_ns(double seconds) noexcept {
+    return static_cast<std::uint64_t>(seconds * static_cast<double>(kNsPerSec));
 }
 
 std::string connect_trouble(const Error& error, const Url& url) {
@@ -126,9 +138,6 @@ bool Session::open_device(const SockAddr& server) {
 bool Session::open_transport(const SockAddr& server) {
     xprtrdma::TransportOptions how;
     how.registration = registration_of(options_.registration);
-    const auto to_ns = [](double seconds) {
-        return static_cast<std::uint64_t>(seconds * static_cast<double>(kNsPerSec));
-    };
     how.connect_timeout_ns = to_ns(std::min(options_.timeout_s, kConnectMaxS));
     how.reply_timeout_ns = to_ns(options_.timeout_s);
     std::optional<Result<void>> outcome;
@@ -147,6 +156,12 @@ bool Session::open_transport(const SockAddr& server) {
     nfs_->timeout_ns = nfs_->jukebox_ns = to_ns(options_.timeout_s);
     identity_ = "uid " + std::to_string(sys.uid) + ", gid " + std::to_string(sys.gid);
     client_ = nfs_.get();
+    MountOptions mounting;
+    mounting.proto = mount_proto_of(options_.mount_proto);
+    mounting.port = options_.mount_port;
+    mounting.timeout_ns = to_ns(std::min(options_.timeout_s, kMountMaxS));
+    mounting.interrupt_fd = signal_fd_.get();
+    mounts_.use(mounting, server, sys);
     // A signal closes the transport, which ends this as well.
     wait_until([&] { return outcome.has_value(); });
     if (!*outcome) {
@@ -163,10 +178,9 @@ bool Session::open_transport(const SockAddr& server) {
 
 Session::~Session() {
     if (!export_.empty() && client_ != nullptr && connected() && !interrupted_) {
-        nfs::client::UmntOp op;
-        op.args.dirpath = export_.data();
         nfs_->timeout_ns = kNsPerSec;
-        (void)run(op);  // the server's list of mounts is but a courtesy
+        mounts_.set_timeout(kNsPerSec);
+        (void)mounts_.umnt(export_);  // the server's list of mounts is but a courtesy
     }
     nfs_.reset();
     if (transport_ != nullptr) {
