@@ -11,27 +11,53 @@
 #include <tuple>
 #include <vector>
 
+#ifdef NR_ESCAPES_OVER_RDMA
+#include "tests/e2e/wire_world.hpp"
+#else
 #include "tests/nfs/nfs_world.hpp"
+#endif
 
 // Issue 3: no way out of an export. A server whose export stands beside something that is not
 // exported, and the ways in which a client, or somebody who renames things on the server, tries to
-// reach that.
+// reach that. The attempts are made twice: in one process, and (tests/e2e, NR_ESCAPES_OVER_RDMA)
+// against a running nfsrdmad over RDMA.
 namespace nfsrdma::testing {
 
 namespace fs = std::filesystem;
 
-inline nfs::VfsPosixOptions escape_options(bool kernel_handles) {
-    nfs::VfsPosixOptions options;
-    options.kernel_handles = kernel_handles;
-    options.open_files = 64;
-    options.recheck_ns = 0;  // what the server takes for granted for a moment is no escape
-    return options;
-}
+#ifdef NR_ESCAPES_OVER_RDMA
+using EscapeWorld = WireWorld;
+#else
+class EscapeWorld : public NfsWorld {
+  public:
+    explicit EscapeWorld(bool kernel_handles)
+        : NfsWorld(Backend::posix, {}, {}, options(kernel_handles)) {}
+    const nfs::HandleKey& key() const { return server.handle_key(); }
+    void settle() {}  // recheck_ns
+    // Also the directory `path`, by the same name; the handle of its root.
+    Handle export_also(const std::string& path) {
+        auto made = nfs::VfsPosix::create(path, options(true));
+        NR_ASSERT(static_cast<bool>(made));
+        const nfs::NodeId id = (*made)->root();
+        NR_ASSERT(static_cast<bool>(server.add_export(path, *std::move(made))));
+        nfs::FhBytes bytes = nfs::encode_fh(key(), {nfs::export_id_of(path), id});
+        return Handle::of(nfs::to_fh3(bytes));
+    }
+
+  private:
+    static nfs::VfsPosixOptions options(bool kernel_handles) {
+        nfs::VfsPosixOptions out;
+        out.kernel_handles = kernel_handles;
+        out.open_files = 64;
+        out.recheck_ns = 0;  // what the server takes for granted for a moment is no escape
+        return out;
+    }
+};
+#endif
 
 class Escape {
   public:
-    explicit Escape(bool kernel_handles)
-        : w(Backend::posix, {}, {}, escape_options(kernel_handles)) {
+    explicit Escape(bool kernel_handles) : w(kernel_handles) {
         fs::create_directories(outside.path() + "/dir/deep");
         for (const char* name : {"secret", "dir/file", "dir/deep/file"})
             std::ofstream(out(name)) << "secret";
@@ -41,13 +67,16 @@ class Escape {
         fs::create_symlink(outside.path() + "/secret", in("to_file"));
         fs::create_symlink(outside.path() + "/dir", in("to_dir"));
         fs::create_symlink(outside.path() + "/none", in("to_none"));
-        seal();
+        sealed_ = snapshot();
     }
 
     std::string in(const std::string& name) const { return w.dir.path() + "/" + name; }
     std::string out(const std::string& name) const { return outside.path() + "/" + name; }
     // What is outside now is what has to stay: the attempt moved it there itself.
-    void seal() { sealed_ = snapshot(); }
+    void seal() {
+        w.settle();
+        sealed_ = snapshot();
+    }
     void expect_untouched() const { EXPECT_EQ(snapshot(), sealed_); }
 
     // The procedures' answers.
@@ -134,8 +163,10 @@ class Escape {
     }
 
     // Every procedure that takes a handle answers with `status`.
-    void expect_all(const Handle& object, nfsstat3 status) {
-        const std::vector<std::pair<const char*, nfsstat3>> answers = {
+    void expect_all(const Handle& object, nfsstat3 status) { expect_all(object, status, status); }
+    // `across`: what takes a handle of /export as well answers so.
+    void expect_all(const Handle& object, nfsstat3 status, nfsstat3 across) {
+        const std::vector<std::pair<const char*, nfsstat3>> alone = {
             {"GETATTR", getattr(object)},
             {"SETATTR mode", chmod(object)},
             {"SETATTR times", touch(object)},
@@ -152,17 +183,21 @@ class Escape {
             {"MKNOD", mknod(object, "new")},
             {"REMOVE", remove(object, "file")},
             {"RMDIR", rmdir(object, "deep")},
-            {"RENAME from", rename(object, "file", w.root, "stolen")},
-            {"RENAME to", rename(w.root, "spare", object, "smuggled")},
-            {"LINK to", link(w.find(w.root, "spare"), object, "new")},
-            {"LINK of", link(object, w.root, "stolen")},
             {"READDIR", readdir(object)},
             {"READDIRPLUS", readdirplus(object)},
             {"FSSTAT", statfs(object)},
             {"COMMIT", commit(object)},
         };
-        for (const auto& [name, answer] : answers)
+        const std::vector<std::pair<const char*, nfsstat3>> with_another = {
+            {"RENAME from", rename(object, "file", w.root, "stolen")},
+            {"RENAME to", rename(w.root, "spare", object, "smuggled")},
+            {"LINK to", link(w.find(w.root, "spare"), object, "new")},
+            {"LINK of", link(object, w.root, "stolen")},
+        };
+        for (const auto& [name, answer] : alone)
             EXPECT_EQ(answer, status) << name;
+        for (const auto& [name, answer] : with_another)
+            EXPECT_EQ(answer, across) << name;
         EXPECT_EQ(lookup(w.root, "stolen"), NFS3ERR_NOENT);
     }
 
@@ -175,19 +210,20 @@ class Escape {
             EXPECT_EQ(getattr(w.find(many, std::to_string(i))), NFS3_OK);
         }
         fs::remove_all(in("many"));
+        w.settle();
     }
     // A handle as this server would sign it.
     Handle signed_handle(const nfs::FhFields& fields) {
-        nfs::FhBytes bytes = nfs::encode_fh(w.server.handle_key(), fields);
+        nfs::FhBytes bytes = nfs::encode_fh(w.key(), fields);
         return Handle::of(nfs::to_fh3(bytes));
     }
     nfs::FhFields fields_of(const Handle& handle) {
         nfs::FhFields fields;
-        EXPECT_TRUE(nfs::decode_fh(w.server.handle_key(), nfs::bytes_of(handle.fh()), fields));
+        EXPECT_TRUE(nfs::decode_fh(w.key(), nfs::bytes_of(handle.fh()), fields));
         return fields;
     }
 
-    NfsWorld w;
+    EscapeWorld w;
     const TempDir outside;
 
   private:

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <thread>
 
+#include "nfs/vfs_posix.hpp"
 #include "tests/nfs/escapes.hpp"
 
 namespace nfsrdma::testing {
@@ -66,6 +67,7 @@ const EscapeRow kMoveRows[] = {
      [](Escape& e) {
          const Handle dir = e.w.find(e.w.root, "dir");
          fs::rename(e.in("dir"), e.out("moved"));
+         e.w.settle();
          EXPECT_EQ(e.create(dir, "new"), NFS3ERR_STALE);
          fs::rename(e.out("moved"), e.in("back"));
          e.seal();
@@ -193,14 +195,8 @@ const EscapeRow kHandleRows[] = {
      }},
     {"ObjectsOfAnotherExport",
      [](Escape& e) {
-         auto other = nfs::VfsPosix::create(e.outside.path(), escape_options(true));
-         ASSERT_TRUE(static_cast<bool>(other));
-         const nfs::NodeId root = (*other)->root();
-         nfs::Node secret;
-         ASSERT_EQ((*other)->lookup({}, {root, "secret"}, secret), NFS3_OK);
-         ASSERT_TRUE(static_cast<bool>(e.w.server.add_export("/other", *std::move(other))));
-         const Handle there = e.signed_handle({nfs::export_id_of("/other"), root});
-         const Handle file = e.signed_handle({nfs::export_id_of("/other"), secret.id});
+         const Handle there = e.w.export_also(e.outside.path());
+         const Handle file = e.w.find(there, "secret");
          EXPECT_EQ(e.getattr(file), NFS3_OK);
          // From one to the other.
          EXPECT_EQ(e.rename(e.w.root, "file", there, "smuggled"), NFS3ERR_XDEV);
@@ -208,14 +204,16 @@ const EscapeRow kHandleRows[] = {
          EXPECT_EQ(e.link(e.w.find(e.w.root, "file"), there, "smuggled"), NFS3ERR_XDEV);
          EXPECT_EQ(e.link(file, e.w.root, "stolen"), NFS3ERR_XDEV);
          // The one's objects under the other's id, as a server would that mixed them up.
-         const std::uint32_t own = nfs::export_id_of("/export");
-         for (const nfs::NodeId id : {root, secret.id})
-             e.expect_all(e.signed_handle({own, id}), NFS3ERR_STALE);
+         const std::uint32_t own = e.fields_of(e.w.root).export_id;
+         for (const Handle* foreign : {&there, &file}) {
+             FhFields fields = e.fields_of(*foreign);
+             fields.export_id = own;
+             e.expect_all(e.signed_handle(fields), NFS3ERR_STALE);
+         }
      }},
     {"HandleOfWhatIsAboveTheExport",
      [](Escape& e) {
-         auto above = nfs::VfsPosix::create(fs::path(e.w.dir.path()).parent_path().string(),
-                                            escape_options(true));
+         auto above = nfs::VfsPosix::create(fs::path(e.w.dir.path()).parent_path().string(), {});
          ASSERT_TRUE(static_cast<bool>(above));
          const std::uint32_t own = nfs::export_id_of("/export");
          e.expect_all(e.signed_handle({own, (*above)->root()}), NFS3ERR_STALE);
@@ -283,6 +281,7 @@ const EscapeRow kSpecialRows[] = {
          EXPECT_EQ(e.w.attr(given).nlink, 2u);
          EXPECT_EQ(e.w.read(given, 0, 100).data, "secret");
          EXPECT_EQ(e.remove(e.w.root, "given"), NFS3_OK);
+         e.w.settle();
          EXPECT_EQ(e.getattr(given), NFS3ERR_STALE);
          EXPECT_EQ(e.link(given, e.w.root, "again"), NFS3ERR_STALE);
          struct stat st {};
