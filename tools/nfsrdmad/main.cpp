@@ -14,6 +14,7 @@
 #include "nfs/identity.hpp"
 #include "tools/nfsrdmad/export_set.hpp"
 #include "tools/nfsrdmad/handles.hpp"
+#include "tools/nfsrdmad/handles_check.hpp"
 #include "tools/nfsrdmad/notify.hpp"
 #include "tools/nfsrdmad/options.hpp"
 #include "tools/nfsrdmad/services.hpp"
@@ -51,6 +52,13 @@ void tell(const nfs::ExportIssues& issues, bool at_start) {
             log::error("{}", text);
         }
     }
+}
+
+// False when they would not do.
+bool tell(const HandlesCheck& handles) {
+    for (const std::string& text : handles.errors)
+        static_cast<void>(std::fprintf(stderr, "nfsrdmad: %s\n", text.c_str()));
+    return handles.errors.empty();
 }
 
 int status_of(LoadStatus status) {
@@ -125,6 +133,7 @@ class Daemon {
     }
 
     bool prepare_handles() {
+        if (!tell(check_handles(options_.handles))) return false;
         const Result<void> made = make_state_dir(options_.handles);
         if (!made) return complain(options_.handles.state_dir, made.error()) == 0;
         std::string where;
@@ -277,8 +286,11 @@ int check(const Options& options) {
     const ExportSet exports(options, {});
     const LoadStatus planned = exports.plan(specs, issues);
     tell(issues, true);
-    if (planned != LoadStatus::ok) return kBadConfig;
-    const std::string list = listing(specs);
+    const HandlesCheck handles = check_handles(options.handles);
+    if (!tell(handles) || planned != LoadStatus::ok) return kBadConfig;
+    std::string list = listing(specs);
+    for (const std::string& text : handles.plan)
+        list += text + "\n";
     const RealClock clock;
     const std::string who = nfs::Identity(identity_options(options), clock).describe();
     static_cast<void>(std::printf("nfsrdmad: would serve on %s (softroce, %u %s); %s:\n%s",
