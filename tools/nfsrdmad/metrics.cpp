@@ -78,6 +78,8 @@ Procedures sum_procedures(const Snapshot& snapshot) {
         for (const ProcedureStats& one : loop.procedures)
             out[{one.program, one.name}].add(one.stats);
     }
+    for (const ProcedureStats& one : snapshot.sockets.procedures)
+        out[{one.program, one.name}].add(one.stats);
     return out;
 }
 
@@ -202,7 +204,8 @@ void add_transport(Families& out, const Snapshot& s) {
 
 void add_rpc(Families& out, const Snapshot& s) {
     const auto sum = [&s](std::uint64_t sunrpc::SvcCounters::*field) {
-        return sum_of(s, [field](const LoopStats& loop) { return loop.rpc.*field; });
+        return s.sockets.rpc.*field +
+               sum_of(s, [field](const LoopStats& loop) { return loop.rpc.*field; });
     };
     using Counters = sunrpc::SvcCounters;
     out.counter("nfsrdmad_rpc_calls_total", "RPC calls received.", sum(&Counters::calls));
@@ -215,6 +218,8 @@ void add_rpc(Families& out, const Snapshot& s) {
                 sum(&Counters::prog_unavail));
     out.counter("nfsrdmad_rpc_garbage_arguments_total", "Calls with undecodable arguments.",
                 sum(&Counters::garbage_args));
+    out.counter("nfsrdmad_rpc_off_loop_total", "Calls that left the loop for a helper thread.",
+                sum(&Counters::off_loop));
     out.counter("nfsrdmad_reply_cache_executed_total", "Calls that run once, and were new.",
                 s.reply_cache.executed);
     out.counter("nfsrdmad_reply_cache_replayed_total", "Copies answered from the cache.",

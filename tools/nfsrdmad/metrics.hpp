@@ -15,11 +15,12 @@ namespace nfsrdma::nfsrdmad {
 // Everything that is counted, at one moment.
 struct Snapshot {
     std::vector<LoopStats> loops;
+    SocketStats sockets;
     sunrpc::ReplyCacheCounters reply_cache;
     std::uint64_t memory_used = 0, memory_limit = 0;  // limit 0: none
 };
 
-// Summed over the loops; names and labels: docs/metrics.md.
+// Summed over the loops and MOUNT's sockets; names and labels: docs/metrics.md.
 std::vector<prometheus::MetricFamily> to_metrics(const Snapshot& snapshot);
 
 // Answers GET /metrics in Prometheus' text format, on threads of its own.

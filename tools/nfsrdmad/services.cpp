@@ -93,6 +93,7 @@ Snapshot Services::collect(const std::vector<std::unique_ptr<Worker>>& workers) 
     Snapshot out;
     for (const auto& worker : workers)
         out.loops.push_back(worker->stats());
+    if (mount_ != nullptr) out.sockets = mount_->stats();
     out.reply_cache = reply_cache_.counters();
     if (memory_ != nullptr) {
         out.memory_used = memory_->used();

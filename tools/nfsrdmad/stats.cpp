@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "nfs/nfs3_types.hpp"
+
 namespace nfsrdma::nfsrdmad {
 namespace {
 
@@ -46,6 +48,7 @@ void write_rpc(std::string& out, const sunrpc::SvcCounters& c) {
     object.add("auth_errors", c.auth_errors);
     object.add("prog_unavail", c.prog_unavail);
     object.add("garbage_args", c.garbage_args);
+    object.add("off_loop", c.off_loop);
     object.add("payload_copied_bytes", c.payload_copied_bytes);
 }
 
@@ -121,6 +124,19 @@ struct CloseFile {
 };
 
 }  // namespace
+
+void take_procedures(const sunrpc::SvcDispatcher& dispatcher, std::vector<ProcedureStats>& out) {
+    out.clear();
+    for (std::size_t i = 0; i < dispatcher.programs().size(); ++i) {
+        const sunrpc::SvcProgram& program = dispatcher.programs()[i];
+        const auto counted = dispatcher.stats(i);
+        for (std::size_t proc = 0; proc < counted.size(); ++proc) {
+            const char* const name = program.procedures[proc].info.name;
+            if (name == nullptr) continue;
+            out.push_back({program.prog == MOUNT3_PROGRAM ? "mount" : "nfs", name, counted[proc]});
+        }
+    }
+}
 
 std::string to_json(std::span<const LoopStats> loops) {
     std::string out = "{\"loops\":[";

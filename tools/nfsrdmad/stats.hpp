@@ -19,6 +19,15 @@ struct ProcedureStats {
     sunrpc::ProcStats stats;
 };
 
+// Of what `dispatcher` serves; on its loop. Allocates when `out` grows.
+void take_procedures(const sunrpc::SvcDispatcher& dispatcher, std::vector<ProcedureStats>& out);
+
+// MOUNT over TCP and UDP at one moment.
+struct SocketStats {
+    sunrpc::SvcCounters rpc;
+    std::vector<ProcedureStats> procedures;
+};
+
 // The counters of one loop at one moment.
 struct LoopStats {
     std::uint32_t connections = 0;

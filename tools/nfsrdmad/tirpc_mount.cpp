@@ -295,7 +295,19 @@ void TirpcMount::serve(svc_req& request, SVCXPRT& transport) noexcept {
     // A handler that looks at a slow file system does so on a helper thread.
     while (!Xprt::is_over(xprt_.get()))
         static_cast<void>(loop_->run_until(Xprt::is_over, xprt_.get(), kAnswerNs));
+    take_stats();  // before the answer: who has it finds it counted
     if (xprt_->answered()) answer(transport, rqst.res.head);
+}
+
+void TirpcMount::take_stats() {
+    const std::lock_guard lock(stats_mutex_);
+    stats_.rpc = dispatcher_.counters();
+    take_procedures(dispatcher_, stats_.procedures);
+}
+
+SocketStats TirpcMount::stats() const {
+    const std::lock_guard lock(stats_mutex_);
+    return stats_;
 }
 
 bool TirpcMount::make_message(svc_req& request, SVCXPRT& transport,

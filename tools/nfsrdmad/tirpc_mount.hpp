@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "base/unique_fd.hpp"
 #include "nfs/server/server.hpp"
 #include "sunrpc/svc.hpp"
+#include "tools/nfsrdmad/stats.hpp"
 
 namespace nfsrdma::nfsrdmad {
 
@@ -43,6 +45,8 @@ class TirpcMount {
     TirpcMount& operator=(const TirpcMount&) = delete;
     void start();
     SockAddr local() const noexcept { return local_; }
+    // As of the call that was answered last. Any thread.
+    SocketStats stats() const;
 
   private:
     class Xprt;
@@ -63,6 +67,7 @@ class TirpcMount {
     void serve(svc_req& request, SVCXPRT& transport) noexcept;
     bool make_message(svc_req& request, SVCXPRT& transport, sunrpc::SvcRqst& rqst) noexcept;
     void answer(SVCXPRT& transport, std::span<std::byte> message) noexcept;
+    void take_stats();
 
     struct alignas(64) CacheLine {
         std::byte bytes[64];
@@ -80,6 +85,8 @@ class TirpcMount {
     std::vector<Seen> seen_;
     std::vector<CacheLine> scratch_;
     std::vector<std::byte> call_room_, reply_room_;
+    mutable std::mutex stats_mutex_;
+    SocketStats stats_;
     std::thread thread_;
 };
 

@@ -1,7 +1,5 @@
 #include "tools/nfsrdmad/worker.hpp"
 
-#include "nfs/nfs3_types.hpp"
-
 namespace nfsrdma::nfsrdmad {
 namespace {
 
@@ -83,27 +81,13 @@ void Worker::join() {
     if (thread_.joinable()) thread_.join();
 }
 
-void Worker::take_procedures() noexcept {
-    stats_.procedures.clear();
-    for (std::size_t i = 0; i < dispatcher_.programs().size(); ++i) {
-        const sunrpc::SvcProgram& program = dispatcher_.programs()[i];
-        const auto counted = dispatcher_.stats(i);
-        for (std::size_t proc = 0; proc < counted.size(); ++proc) {
-            const char* const name = program.procedures[proc].info.name;
-            if (name == nullptr) continue;
-            stats_.procedures.push_back(
-                {program.prog == MOUNT3_PROGRAM ? "mount" : "nfs", name, counted[proc]});
-        }
-    }
-    stats_.clients.resize(listener_->connections());
-    stats_.clients.resize(listener_->connection_stats(stats_.clients));
-}
-
 void Worker::take_stats() noexcept {
     stats_.connections = listener_->connections();
     stats_.loop = loop_->counters();
     stats_.rpc = dispatcher_.counters();
-    take_procedures();
+    take_procedures(dispatcher_, stats_.procedures);
+    stats_.clients.resize(listener_->connections());
+    stats_.clients.resize(listener_->connection_stats(stats_.clients));
     stats_.rdma = listener_->counters();
     stats_.io = listener_->io_counters();
     stats_.device = verbs::softroce::counters(*device_);

@@ -61,7 +61,6 @@ class Worker {
 
     explicit Worker(std::unique_ptr<Loop> loop) noexcept;
     void take_stats() noexcept;
-    void take_procedures() noexcept;
     void check_idle() noexcept;
 
     WorkerShared shared_;

@@ -60,6 +60,26 @@ TEST(Metrics, ProceduresAreSummedOverLoops) {
     EXPECT_EQ(histogram.bucket.back().cumulative_count, 2u);
 }
 
+TEST(Metrics, MountOverSocketsIsCountedWithTheLoops) {
+    Snapshot snapshot = example();
+    ProcedureStats mnt{"mount", "MNT", {}};
+    mnt.stats.calls = 3;
+    snapshot.loops[1].procedures.push_back(mnt);
+    snapshot.loops[1].rpc.calls = 3;
+    snapshot.loops[1].rpc.off_loop = 2;
+    mnt.stats.calls = 4;
+    snapshot.sockets.procedures.push_back(mnt);
+    snapshot.sockets.rpc.calls = 4;
+    const auto all = to_metrics(snapshot);
+    const auto* calls = find(all, "nfsrdmad_procedure_calls_total");
+    ASSERT_NE(calls, nullptr);
+    ASSERT_EQ(calls->metric.size(), 2u);
+    EXPECT_EQ(calls->metric[0].label[1].value, "MNT");
+    EXPECT_EQ(calls->metric[0].counter.value, 7);
+    EXPECT_EQ(find(all, "nfsrdmad_rpc_calls_total")->metric[0].counter.value, 7);
+    EXPECT_EQ(find(all, "nfsrdmad_rpc_off_loop_total")->metric[0].counter.value, 2);
+}
+
 TEST(Metrics, EachConnectionHasItsSeries) {
     const auto all = to_metrics(example());
     const auto* credits = find(all, "nfsrdmad_connection_credits");

@@ -178,6 +178,36 @@ TEST_F(TirpcMountTest, HostileRecordsEndTheirConnectionOnly) {
     expect_alive();
 }
 
+TEST_F(TirpcMountTest, CallsAreCounted) {
+    const auto calls_of = [this](std::size_t proc) {
+        const SocketStats stats = mount->stats();
+        return stats.procedures.size() <= proc ? 0 : stats.procedures[proc].stats.calls;
+    };
+    EXPECT_EQ(calls_of(MOUNTPROC3_EXPORT), 0u);
+    for (const int type : {SOCK_STREAM, SOCK_DGRAM}) {
+        Caller caller(mount->local(), type, MOUNT3_PROGRAM, MOUNT_V3);
+        caller.be_somebody();
+        mountexports3 exports{};
+        ASSERT_EQ(caller.call(MOUNTPROC3_EXPORT, nullptr, &exports), RPC_SUCCESS);
+        xdr_free(nfs::mount3_procs()[MOUNTPROC3_EXPORT].xdr_res, &exports);
+        std::string path = "/none";
+        mountargs3 args{path.data()};
+        mountres3 res{};
+        ASSERT_EQ(caller.call(MOUNTPROC3_MNT, &args, &res), RPC_SUCCESS);
+        EXPECT_EQ(res.fhs_status, MNT3ERR_NOENT);
+    }
+    EXPECT_EQ(calls_of(MOUNTPROC3_EXPORT), 2u);
+    EXPECT_EQ(calls_of(MOUNTPROC3_MNT), 2u);
+    const SocketStats stats = mount->stats();
+    EXPECT_EQ(stats.rpc.calls, 4u);
+    const ProcedureStats& mnt = stats.procedures[MOUNTPROC3_MNT];
+    EXPECT_STREQ(mnt.program, "mount");
+    EXPECT_STREQ(mnt.name, "MNT");
+    EXPECT_EQ(mnt.stats.errors, 2u);
+    EXPECT_GT(mnt.stats.bytes_in, 0u);
+    EXPECT_GT(mnt.stats.bytes_out, 0u);
+}
+
 TEST_F(TirpcMountTest, HalfARecordHoldsUpNobody) {
     const UniqueFd slow = raw(SOCK_STREAM);
     const std::array<std::byte, 8> half = {std::byte{0x80}, {}, {}, std::byte{100}, {}, {}, {}, {}};
