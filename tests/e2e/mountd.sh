@@ -37,6 +37,15 @@ done
 timeout 10 showmount --no-headers -e 127.0.0.1 >"$work/exports" || fail "showmount -e"
 for name in one two; do grep -q "^$work/$name " "$work/exports" || { cat "$work/exports"; fail "no $name"; }; done
 "$BIN/nfsrdma" cat "nfs://127.0.0.1$work/one/file" | grep -q text || fail "the file is not served"
+for way in "--mountproto tcp" "--mountproto udp" "--mountport 20048"; do
+    # shellcheck disable=SC2086
+    "$BIN/nfsrdma" $way cat "nfs://127.0.0.1$work/one/file" | grep -q text || fail "nfsrdma $way cat"
+    # shellcheck disable=SC2086
+    "$BIN/nfsrdma" $way showmount 127.0.0.1 | grep -q "^$work/two " || fail "nfsrdma $way showmount"
+done
+if "$BIN/nfsrdma" --mountport 9 ls "nfs://127.0.0.1$work/one" 2>"$work/trouble"; then fail "a mountd at port 9"; fi
+grep -q 'mountd at 127.0.0.1:9 over TCP and UDP: connection refused' "$work/trouble" ||
+    { cat "$work/trouble" >&2; fail "no word about the wrong port"; }
 timeout 10 showmount --no-headers -a 127.0.0.1 >"$work/all" || fail "showmount -a"
 timeout 10 showmount --no-headers -d 127.0.0.1 >"$work/directories" || fail "showmount -d"
 
@@ -52,5 +61,7 @@ rm -f /run/rpcbind.sock
 start_server alone --export "$work/one" --listen 127.0.0.1 --rpcbind
 grep -q 'not registered with rpcbind' "$server_log" || fail "no word about the missing rpcbind"
 "$BIN/nfsrdma" cat "nfs://127.0.0.1$work/one/file" | grep -q text || fail "the file is not served without rpcbind"
+if "$BIN/nfsrdma" --mountproto tcp ls "nfs://127.0.0.1$work/one" 2>"$work/trouble"; then fail "MOUNT without rpcbind"; fi
+grep -q 'start rpcbind' "$work/trouble" || { cat "$work/trouble" >&2; fail "no word about the missing rpcbind"; }
 stop_server
 echo ok

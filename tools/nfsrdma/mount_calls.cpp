@@ -15,6 +15,7 @@ void MountCalls::use(const MountOptions& options, const SockAddr& server,
     how.tcp = options.proto != MountProto::udp;
     how.udp = options.proto != MountProto::tcp;
     how.port = options.port;
+    how.rpcbind_port = options.rpcbind_port;
     how.patience = {options.timeout_ns, options.interrupt_fd};
     socket_ = std::make_unique<nfs::client::MountSocket>(how, &sys);
     // Who names the port of mountd means mountd.

@@ -16,6 +16,7 @@ enum class MountProto : std::uint8_t { automatic, rdma, tcp, udp };
 struct MountOptions {
     MountProto proto = MountProto::automatic;
     std::uint16_t port = 0;  // of MOUNT over TCP and UDP; 0: rpcbind is asked
+    std::uint16_t rpcbind_port = 111;
     std::uint64_t timeout_ns = 10 * kNsPerSec;
     int interrupt_fd = -1;  // readable: the user wants no more
 };
