@@ -30,6 +30,7 @@ const std::map<std::string, std::set<std::string>>& floors() {
         {"sunrpc", {"base"}},
         {"verbs", {"base"}},
         {"verbs/softroce", {"base", "verbs"}},
+        {"verbs/rdmacore", {"base", "verbs"}},
         {"rpcrdma", {"base", "sunrpc"}},
         {"pools", {"base", "verbs"}},
         {"xprtrdma", {"base", "sunrpc", "verbs", "rpcrdma", "pools"}},

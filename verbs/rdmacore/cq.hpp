@@ -1,0 +1,65 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <infiniband/verbs.h>
+
+#include "base/list.hpp"
+#include "verbs/device.hpp"
+#include "verbs/rdmacore/lower.hpp"
+
+namespace nfsrdma::verbs::rdmacore {
+
+class RdmaDevice;
+class RdmaQp;
+
+// Tag of the list of queue pairs whose work requests are flushed by us, not by the device.
+struct FlushList;
+
+// A completion queue of the device and its place on the device's completion channel. It grows when
+// a queue pair is made, so that each work request has room for its completion.
+class RdmaCq final : public CompletionQueue {
+  public:
+    // Errc::system: the device has none left.
+    static Result<std::unique_ptr<RdmaCq>> create(RdmaDevice& device, std::uint32_t entries);
+    ~RdmaCq() override;
+    RdmaCq(const RdmaCq&) = delete;
+    RdmaCq& operator=(const RdmaCq&) = delete;
+    std::uint32_t poll() noexcept override;
+    // Asks for an event at the next completion; false when one came meanwhile.
+    bool arm() noexcept override;
+
+    RdmaDevice& device() const noexcept { return device_; }
+    ibv_cq& handle() const noexcept { return *cq_; }
+    // The work request ids of `qp` begin with what this returns. `wrs`: how many completions it may
+    // have waiting. Errc::too_big: more than the device's queues can hold.
+    Result<WrId> attach(RdmaQp& qp, std::uint32_t wrs);
+    void detach(const WrId& id, std::uint32_t wrs) noexcept;
+    // From now on poll() flushes what is left of `qp`.
+    void flush_later(RdmaQp& qp) noexcept;
+    void stop_flush(RdmaQp& qp) noexcept;
+    void on_event() noexcept { armed_ = false; }  // of the completion channel
+
+  private:
+    static constexpr std::uint32_t kBatch = 32;
+    struct Slot {
+        RdmaQp* qp = nullptr;
+        std::uint16_t generation = 0;
+    };
+    RdmaCq(RdmaDevice& device, std::uint32_t entries) noexcept;
+    std::uint32_t flush_some() noexcept;
+    void deliver(const ibv_wc& wc) noexcept;
+
+    RdmaDevice& device_;
+    ibv_cq* cq_ = nullptr;
+    std::vector<Slot> slots_;
+    List<RdmaQp, FlushList> flushing_;
+    std::uint32_t entries_, reserved_ = 0, qps_ = 0;
+    bool armed_ = false;
+    // What arm() found; delivered by the next poll().
+    std::array<ibv_wc, kBatch> early_{};
+    std::uint32_t early_count_ = 0;
+};
+
+}  // namespace nfsrdma::verbs::rdmacore

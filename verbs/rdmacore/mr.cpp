@@ -1,0 +1,301 @@
+#include "verbs/rdmacore/mr.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <utility>
+
+#include "base/assert.hpp"
+#include "base/bytes.hpp"
+#include "base/log.hpp"
+#include "verbs/rdmacore/device.hpp"
+#include "verbs/rdmacore/qp.hpp"
+
+// Operation. map() finds the region that holds the run of memory and remembers what is to be bound;
+// posting the REG_MR binds it. Without windows map() registers the run itself and the REG_MR is
+// empty.
+//
+// Ownership. 1. A bound key is on the list of the queue pair that bound it, which releases it
+// before it dies: some kernels neither destroy a queue pair with bound windows nor deregister a
+// region under one. 2. Only a bound key is given to a device to be invalidated (stage_invalidate).
+//
+// Errors. A chain with a key in the wrong state is not posted. What a device refuses to give up at
+// the end is logged and left to the kernel, which frees it with the process.
+namespace nfsrdma::verbs::rdmacore {
+
+namespace {
+
+constexpr Error kBadMap{Errc::invalid_argument, 0, "map memory region"};
+constexpr std::uint32_t kKeyByteBits = 8;
+
+std::uint64_t mebibytes(std::uint64_t bytes) noexcept {
+    return bytes >> 20;
+}
+
+void explain_memlock(std::size_t length, int error) noexcept {
+    if (error != ENOMEM && error != EPERM && error != EAGAIN) return;
+    const MemlockLimit limit = memlock_limit();
+    if (limit.exempt || limit.soft == UINT64_MAX) {
+        log::error("cannot register {} MiB of memory: out of memory or of the device's tables",
+                   mebibytes(length));
+        return;
+    }
+    log::error(
+        "cannot register {} MiB of memory: RLIMIT_MEMLOCK is {} MiB. Raise it: `ulimit -l "
+        "unlimited`, LimitMEMLOCK=infinity in the systemd unit, --ulimit memlock=-1 of the "
+        "container, or give the program CAP_IPC_LOCK",
+        mebibytes(length), mebibytes(limit.soft));
+}
+
+}  // namespace
+
+const char* to_string(KeyState state) noexcept {
+    switch (state) {
+        case KeyState::free:
+            return "free";
+        case KeyState::bound:
+            return "bound";
+        case KeyState::invalidating:
+            return "invalidating";
+    }
+    return "?";
+}
+
+RdmaMr::RdmaMr(RdmaPd& pd, ibv_mr& mr, Access access) noexcept
+    : pd_(pd),
+      mr_(mr),
+      writable_(has(access, Access::local_write) || has(access, Access::remote_write)) {
+    if (has(access, Access::remote_read) || has(access, Access::remote_write))
+        rkey_ = Rkey{mr.rkey};
+}
+
+RdmaMr::~RdmaMr() {
+    pd_.forget(*this);
+    if (const int error = ibv_dereg_mr(&mr_); error != 0)
+        log::error("ibv_dereg_mr: error {}: a window is still bound to the region", error);
+}
+
+bool RdmaMr::contains(std::uint64_t addr, std::uint64_t length) const noexcept {
+    const std::uint64_t first = address_of(mr_.addr);
+    return addr >= first && addr - first <= mr_.length && length <= mr_.length - (addr - first);
+}
+
+KeyMr::~KeyMr() {
+    detach();
+}
+
+void KeyMr::detach() noexcept {
+    if (linked()) qp_->keys().erase(*this);
+    qp_ = nullptr;
+}
+
+Result<void> KeyMr::map(std::span<std::byte* const> pages, std::uint32_t page_size,
+                        std::uint32_t offset, std::uint32_t length, std::uint64_t iova,
+                        Access access) noexcept {
+    if (dead_) return Error{Errc::reconnect, 0, "map: the key's connection is gone"};
+    if (state_ != KeyState::free || length == 0 || pages.empty() || !std::has_single_bit(page_size))
+        return kBadMap;
+    if (offset >= page_size) return kBadMap;
+    const std::uint64_t needed = div_ceil(std::uint64_t{offset} + length, page_size);
+    if (needed > pages.size()) return Error{Errc::too_big, 0, "map memory region"};
+    const std::uint64_t first = address_of(pages[0]);
+    if (pages[0] == nullptr || (first & (page_size - 1)) != 0) return kBadMap;
+    for (std::size_t i = 1; i < needed; ++i) {
+        if (address_of(pages[i]) != first + i * page_size)
+            return Error{Errc::unsupported, 0, "map: a key of this device covers one run"};
+    }
+    // The peer addresses a window by the addresses of the region below it.
+    if (iova != first + offset)
+        return Error{Errc::unsupported, 0, "map: a key of this device starts at its address"};
+    target_.addr = iova;
+    target_.length = length;
+    target_.access = access;
+    NR_TRY(prepare());
+    mapped_ = true;
+    return {};
+}
+
+void KeyMr::save() noexcept {
+    if (staged_) return;
+    staged_ = true;
+    saved_ = {state_, bound_rkey_, qp_, mapped_};
+}
+
+Result<void> KeyMr::stage_bind(RdmaQp& qp) noexcept {
+    if (dead_ || !mapped_ || state_ != KeyState::free)
+        return Error{Errc::invalid_argument, 0, "REG_MR of a key that is not mapped, or not free"};
+    save();
+    binds_ = true;
+    mapped_ = false;
+    state_ = KeyState::bound;
+    bound_rkey_ = target_.rkey;
+    qp_ = &qp;
+    return {};
+}
+
+Result<void> KeyMr::stage_invalidate(const RdmaQp& qp, Rkey key) noexcept {
+    if (dead_ || state_ != KeyState::bound || qp_ != &qp || Rkey{bound_rkey_} != key)
+        return Error{Errc::invalid_argument, 0, "LOCAL_INV of a key that is not bound"};
+    save();
+    state_ = KeyState::invalidating;
+    return {};
+}
+
+void KeyMr::roll_back() noexcept {
+    if (!staged_) return;
+    staged_ = binds_ = false;
+    state_ = saved_.state;
+    bound_rkey_ = saved_.bound_rkey;
+    qp_ = saved_.qp;
+    mapped_ = saved_.mapped;
+}
+
+void KeyMr::commit() noexcept {
+    if (binds_ && !linked()) qp_->keys().push_back(*this);
+    staged_ = binds_ = false;
+}
+
+void KeyMr::on_invalidated() noexcept {
+    if (state_ == KeyState::free) return;
+    state_ = KeyState::free;
+    detach();
+}
+
+WindowMr::WindowMr(RdmaPd& pd, ibv_mw& window) noexcept
+    : KeyMr(pd), window_(&window), index_(window.rkey >> kKeyByteBits) {
+    target_.window = window_;
+    target_.rkey = bound_rkey_ = window.rkey;
+}
+
+WindowMr::~WindowMr() {
+    release();
+    pd_.forget(*this);
+}
+
+Result<void> WindowMr::prepare() noexcept {
+    const RdmaMr* const region = pd_.find_region(target_.addr, target_.length);
+    if (region == nullptr)
+        return Error{Errc::invalid_argument, 0, "map: memory that is not registered"};
+    if (has(target_.access, Access::remote_write) && !region->writable()) return kBadMap;
+    target_.region = &region->handle();
+    target_.rkey = ibv_inc_rkey(window_->rkey);
+    return {};
+}
+
+// The provider finds the window by its present key when the next bind is posted, and leaves it to
+// us to say what that is.
+void WindowMr::commit() noexcept {
+    window_->rkey = bound_rkey_;
+    KeyMr::commit();
+}
+
+void WindowMr::release() noexcept {
+    detach();
+    if (window_ == nullptr) return;
+    if (const int error = ibv_dealloc_mw(window_); error != 0)
+        log::error("ibv_dealloc_mw: error {}", error);
+    window_ = nullptr;
+    target_.window = nullptr;
+    dead_ = true;
+}
+
+Result<void> EachMr::prepare() noexcept {
+    deregister();  // mapped before, and never posted
+    NR_TRY_ASSIGN(target_.region,
+                  pd_.reg_mr(target_.addr, target_.length,
+                             region_access(target_.access | Access::local_write, false)));
+    target_.rkey = target_.region->rkey;
+    return {};
+}
+
+void EachMr::deregister() noexcept {
+    ibv_mr* const region = std::exchange(target_.region, nullptr);
+    if (region == nullptr) return;
+    if (const int error = ibv_dereg_mr(region); error != 0)
+        log::error("ibv_dereg_mr: error {}", error);
+}
+
+void EachMr::on_invalidated() noexcept {
+    KeyMr::on_invalidated();
+    deregister();
+}
+
+void EachMr::release() noexcept {
+    detach();
+    deregister();
+    dead_ = true;
+}
+
+RdmaPd::RdmaPd(RdmaDevice& device, PdHandle pd)
+    : device_(device), pd_(std::move(pd)), windows_(kBuckets, nullptr) {
+    regions_.reserve(16);
+}
+
+RdmaPd::~RdmaPd() {
+    NR_ASSERT(regions_.empty());
+}
+
+const DeviceCaps& RdmaPd::caps() const noexcept {
+    return device_.caps();
+}
+
+Result<ibv_mr*> RdmaPd::reg_mr(std::uint64_t addr, std::size_t length, int access) noexcept {
+    ibv_mr* const mr = ibv_reg_mr(pd_.get(), bytes_at(addr), length, access);
+    if (mr != nullptr) return mr;
+    const int error = errno;
+    explain_memlock(length, error);
+    return Error{Errc::system, error, "register memory with the RDMA device"};
+}
+
+Result<std::unique_ptr<Mr>> RdmaPd::register_memory(std::span<std::byte> memory, Access access) {
+    if (memory.data() == nullptr || memory.empty())
+        return Error{Errc::invalid_argument, 0, "register memory"};
+    const bool windows = device_.strategy() == Strategy::windows;
+    NR_TRY_ASSIGN(ibv_mr* const mr,
+                  reg_mr(address_of(memory.data()), memory.size(), region_access(access, windows)));
+    auto region = std::make_unique<RdmaMr>(*this, *mr, access);
+    regions_.push_back(region.get());
+    return std::unique_ptr<Mr>(std::move(region));
+}
+
+Result<std::unique_ptr<FastMr>> RdmaPd::alloc_fast_mr(std::uint32_t pages_max) {
+    if (pages_max == 0) return Error{Errc::invalid_argument, 0, "allocate memory region"};
+    if (pages_max > caps().max_fast_reg_pages)
+        return Error{Errc::too_big, 0, "allocate memory region"};
+    if (device_.strategy() != Strategy::windows)
+        return std::unique_ptr<FastMr>(std::make_unique<EachMr>(*this));
+    ibv_mw* const window = ibv_alloc_mw(pd_.get(), IBV_MW_TYPE_2);
+    if (window == nullptr) return Error{Errc::system, errno, "allocate a memory window"};
+    auto key = std::make_unique<WindowMr>(*this, *window);
+    WindowMr*& bucket = windows_[key->index() % kBuckets];
+    key->hash_next = bucket;
+    bucket = key.get();
+    return std::unique_ptr<FastMr>(std::move(key));
+}
+
+RdmaMr* RdmaPd::find_region(std::uint64_t addr, std::uint64_t length) const noexcept {
+    const auto at = std::find_if(regions_.begin(), regions_.end(),
+                                 [&](const RdmaMr* mr) { return mr->contains(addr, length); });
+    return at == regions_.end() ? nullptr : *at;
+}
+
+void RdmaPd::forget(const RdmaMr& mr) noexcept {
+    regions_.erase(std::remove(regions_.begin(), regions_.end(), &mr), regions_.end());
+}
+
+void RdmaPd::on_remote_invalidate(const RdmaQp& qp, Rkey key) noexcept {
+    const std::uint32_t index = static_cast<std::uint32_t>(key) >> kKeyByteBits;
+    WindowMr* window = windows_[index % kBuckets];
+    while (window != nullptr && window->index() != index)
+        window = window->hash_next;
+    if (window != nullptr && window->bound_on(qp, key)) window->on_invalidated();
+}
+
+void RdmaPd::forget(const WindowMr& window) noexcept {
+    WindowMr** at = &windows_[window.index() % kBuckets];
+    while (*at != &window)
+        at = &(*at)->hash_next;
+    *at = window.hash_next;
+}
+
+}  // namespace nfsrdma::verbs::rdmacore

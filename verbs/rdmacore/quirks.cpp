@@ -1,0 +1,133 @@
+#include "verbs/rdmacore/quirks.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <infiniband/verbs.h>
+
+namespace nfsrdma::verbs::rdmacore {
+
+namespace {
+
+constexpr std::uint32_t kVendorRxe = 0xFFFFFF;
+constexpr std::uint32_t kVendorSiw = 0x626D74;  // "bmt"
+
+// rxe hands the kernel's own flag bits to user space: there, bit 2 is "with invalidate", which
+// libibverbs calls IBV_WC_IP_CSUM_OK; rxe has no other use for either bit.
+constexpr std::uint32_t kRxeWithInvalidate = 1u << IBV_WC_IP_CSUM_OK_SHIFT;
+
+struct Row {
+    std::uint32_t vendor_id;
+    Quirks quirks;
+};
+
+constexpr std::array<Row, 2> kTable = {{
+    {kVendorRxe,
+     {.family = "rxe",
+      .invalidated_flags = kRxeWithInvalidate | IBV_WC_WITH_INV,
+      .local_inv_fences = true,
+      .free_inv_crashes = true,
+      .software = true}},
+    {kVendorSiw, {.family = "siw", .invalidated_flags = IBV_WC_WITH_INV, .software = true}},
+}};
+
+// One place of each send queue is kept for the work request that tells that all others have ended.
+constexpr std::uint32_t kDrainWrs = 1;
+// A key covers any length; a length is 32 bits.
+constexpr std::uint32_t kPagesMax = 0xFFFFFFFFu / 4096;
+// Of a connection's depth fields.
+constexpr std::uint32_t kReadDepthMax = 255;
+
+std::uint32_t positive(int value) noexcept {
+    return value > 0 ? static_cast<std::uint32_t>(value) : 0;
+}
+
+}  // namespace
+
+const char* to_string(Strategy strategy) noexcept {
+    switch (strategy) {
+        case Strategy::automatic:
+            return "automatic";
+        case Strategy::windows:
+            return "windows";
+        case Strategy::register_each:
+            return "register-each";
+    }
+    return "?";
+}
+
+const char* to_string(Transport transport) noexcept {
+    switch (transport) {
+        case Transport::infiniband:
+            return "InfiniBand";
+        case Transport::roce:
+            return "RoCE";
+        case Transport::iwarp:
+            return "iWARP";
+        case Transport::other:
+            return "other";
+    }
+    return "?";
+}
+
+Quirks quirks_of(std::uint32_t vendor_id) noexcept {
+    const auto row = std::find_if(kTable.begin(), kTable.end(),
+                                  [&](const Row& r) { return r.vendor_id == vendor_id; });
+    if (row != kTable.end()) return row->quirks;
+    return {.family = "", .invalidated_flags = IBV_WC_WITH_INV};
+}
+
+std::vector<std::string> describe(const Quirks& quirks) {
+    std::vector<std::string> out;
+    if (quirks.invalidated_flags != IBV_WC_WITH_INV) {
+        out.emplace_back("reports remote invalidation by the kernel's flag bit (2), not by bit 3");
+    }
+    if (quirks.local_inv_fences) {
+        out.emplace_back(
+            "LOCAL_INV waits for every earlier work request: remote invalidation pays doubly");
+    }
+    if (quirks.free_inv_crashes) {
+        out.emplace_back("LOCAL_INV of a free window crashes some kernels: such posts are refused");
+    }
+    if (quirks.software) out.emplace_back("a software device: the CPU moves the bytes");
+    return out;
+}
+
+bool has_windows(const ibv_device_attr& attr) noexcept {
+    // Remote invalidation of a window and LOCAL_INV come with the memory management extensions.
+    constexpr unsigned kNeeded = IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+    return (attr.device_cap_flags & kNeeded) == kNeeded && attr.max_mw > 0;
+}
+
+Result<Strategy> choose_strategy(const ibv_device_attr& attr, Strategy wanted) noexcept {
+    switch (wanted) {
+        case Strategy::automatic:
+            return has_windows(attr) ? Strategy::windows : Strategy::register_each;
+        case Strategy::windows:
+            if (has_windows(attr)) return wanted;
+            return Error{Errc::unsupported, 0, "the device has no type-2B memory windows"};
+        case Strategy::register_each:
+            return wanted;
+    }
+    return Error{Errc::invalid_argument, 0, "registration strategy"};
+}
+
+DeviceCaps caps_of(const ibv_device_attr& attr, Transport transport, Strategy strategy) noexcept {
+    DeviceCaps caps;
+    // Every work request of a queue pair may end in a completion of one queue.
+    const std::uint32_t completions = positive(attr.max_cqe) / 2;
+    const std::uint32_t wrs = std::min(positive(attr.max_qp_wr), completions);
+    caps.max_send_wr = wrs > kDrainWrs ? wrs - kDrainWrs : 0;
+    caps.max_recv_wr = wrs;
+    caps.max_send_sge = caps.max_recv_sge = positive(attr.max_sge);
+    caps.max_fast_reg_pages = kPagesMax;
+    caps.max_read_depth = std::min(positive(attr.max_qp_init_rd_atom), kReadDepthMax);
+    caps.max_read_responses = std::min(positive(attr.max_qp_rd_atom), kReadDepthMax);
+    caps.fast_reg = true;
+    caps.page_list_reg = false;
+    caps.remote_invalidate = strategy == Strategy::windows;
+    caps.read_sink_needs_key = transport == Transport::iwarp;
+    return caps;
+}
+
+}  // namespace nfsrdma::verbs::rdmacore
