@@ -2,8 +2,11 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "base/file_mapping.hpp"
 
 namespace nfsrdma {
 
@@ -22,6 +25,15 @@ ssize_t move_once(const FileOp& op, std::size_t done) noexcept {
                                          : ::pwrite(op.fd, at, left, offset);
 }
 
+// A file that shrank within its last page, or shrank and was mapped still, gave zeros for what it
+// had lost: they count only where the file still has those bytes.
+bool read_mapping(const FileOp& op) noexcept {
+    if (op.mapping == nullptr || op.kind != FileOp::Kind::read || op.result != 0) return false;
+    struct stat status {};
+    return op.mapping->read(op.offset, op.buffer) && ::fstat(op.fd, &status) == 0 &&
+           op.offset + op.buffer.size() <= static_cast<std::uint64_t>(status.st_size);
+}
+
 bool is_data(const FileOp& op) noexcept {
     return op.kind == FileOp::Kind::read || op.kind == FileOp::Kind::write;
 }
@@ -30,6 +42,7 @@ bool is_data(const FileOp& op) noexcept {
 
 std::int64_t run_file_op(FileOp& op) noexcept {
     if (!is_data(op)) return sync_file(op);
+    if (read_mapping(op)) return static_cast<std::int64_t>(op.buffer.size());
     auto done = static_cast<std::size_t>(op.result);
     while (done < op.buffer.size()) {
         const ssize_t moved = move_once(op, done);

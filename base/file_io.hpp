@@ -6,7 +6,8 @@
 namespace nfsrdma {
 
 // Moves what is left of `op` (`op.result` bytes are moved already) with pread, pwrite, fsync or
-// fdatasync; blocks. Returns the bytes moved in all, or -errno when there were none.
+// fdatasync, or reads from its mapping; blocks. Returns the bytes moved in all, or -errno when
+// there were none.
 std::int64_t run_file_op(FileOp& op) noexcept;
 
 // A read answered from the page cache without blocking. True when it is done, with the result in

@@ -66,6 +66,8 @@ class FdWatch : public ListHook<FdWatch> {
     void* backend = nullptr;   // the loop's own
 };
 
+class FileMapping;
+
 // One file operation whose buffer is arena memory. Lives in its owner until `done` ran.
 struct FileOp : ListHook<FileOp> {
     enum class Kind : std::uint8_t { read, write, sync, data_sync };
@@ -77,6 +79,8 @@ struct FileOp : ListHook<FileOp> {
     // of bytes a turn (docs/adr: file IO).
     bool in_line = false;
     int fd = -1;
+    // Of `fd`, to read from where it reaches and holds; lent until `done`.
+    const FileMapping* mapping = nullptr;
     std::span<std::byte> buffer;
     std::uint64_t offset = 0;
     std::int64_t result = 0;

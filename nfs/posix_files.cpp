@@ -37,6 +37,9 @@ PosixFiles::~PosixFiles() {
 }
 
 void PosixFiles::close_fds(PosixFile& file) noexcept {
+    mapped_ -= file.mapping.size();
+    file.mapping = FileMapping();
+    file.bytes_read = 0;
     close_fd(file.path_fd);
     close_fd(file.read_fd);
     close_fd(file.write_fd);
@@ -137,6 +140,23 @@ int PosixFiles::set_io_fd(PosixFile& file, bool write, UniqueFd fd) noexcept {
     int& slot = write ? file.write_fd : file.read_fd;
     if (slot < 0) slot = fd.release();
     return slot;
+}
+
+const FileMapping* PosixFiles::mapping(PosixFile& file, std::uint64_t size, std::uint32_t bytes,
+                                       bool may_map) noexcept {
+    Shard& shard = shards_[file.shard];
+    const std::lock_guard lock(shard.mutex);
+    if (file.mapping) return &file.mapping;
+    if (!may_map || size > kMappingMax) return nullptr;
+    if (file.bytes_read < size) {
+        file.bytes_read += bytes;
+        return nullptr;
+    }
+    file.bytes_read = 0;  // the next try, if this one fails, comes a file's length later
+    if (mapped_.load() + size > kMappedMax) return nullptr;
+    file.mapping = FileMapping::map(file.read_fd, size);
+    mapped_ += file.mapping.size();
+    return file.mapping ? &file.mapping : nullptr;
 }
 
 void PosixFiles::close_idle_writers() noexcept {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_mapping.hpp"
 #include "base/list.hpp"
 #include "base/unique_fd.hpp"
 #include "nfs/fh.hpp"
@@ -23,6 +24,8 @@ struct PosixFile : ListHook<> {
     std::uint32_t shard = 0;
     bool dead = false;                         // closed when the last pin goes
     std::atomic<std::uint64_t> checked_ns{0};  // when it was inside the export; any thread
+    std::uint64_t bytes_read = 0;              // until it is mapped
+    FileMapping mapping;                       // made once, as long as read_fd
     PosixFile* next_in_bucket = nullptr;
 };
 
@@ -49,11 +52,19 @@ class PosixFiles {
     int io_fd(const PosixFile& file, bool write) noexcept;
     // Keeps `fd` for it unless there is one; returns the one that is kept.
     int set_io_fd(PosixFile& file, bool write, UniqueFd fd) noexcept;
+    // `bytes` of its `size` are about to be read. Maps it when what was read before makes up all of
+    // it, and `may_map`; nullptr where there is no mapping.
+    const FileMapping* mapping(PosixFile& file, std::uint64_t size, std::uint32_t bytes,
+                               bool may_map) noexcept;
     // Closes descriptors for writing that nobody uses: a program that was written must be
     // startable.
     void close_idle_writers() noexcept;
 
     static constexpr std::uint32_t kShards = 8;
+    // A mapping's pages are let go of one by one when the file is closed, and each costs the kernel
+    // eight bytes meanwhile.
+    static constexpr std::uint64_t kMappingMax = 1ull << 30;
+    static constexpr std::uint64_t kMappedMax = 32ull << 30;  // all files
     // One operation pins up to four objects (the root stays pinned, too).
     static constexpr std::uint32_t kEachMin = 8;
 
@@ -69,11 +80,12 @@ class PosixFiles {
     }
     static PosixFile* find(Shard& shard, NodeId id) noexcept;
     static void unlink(Shard& shard, PosixFile& file) noexcept;
-    static void close_fds(PosixFile& file) noexcept;
+    void close_fds(PosixFile& file) noexcept;
     static void pin_locked(Shard& shard, PosixFile& file) noexcept;
 
     std::array<Shard, kShards> shards_;
     std::vector<std::unique_ptr<PosixFile>> files_;
+    std::atomic<std::uint64_t> mapped_{0};  // bytes
 };
 
 // Unpins at its end.

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/file_mapping.hpp"
 #include "nfs/fh.hpp"
 #include "nfs/nfs3_types.hpp"
 
@@ -161,6 +162,12 @@ class Vfs {
     virtual nfsstat3 open_io(const Cred& cred, NodeId node, IoUse use, IoFile& out) noexcept = 0;
     virtual void close_io(IoFile& file) noexcept = 0;
     virtual nfsstat3 io_attr(const IoFile& file, Attr& out) noexcept = 0;
+    // Tells that `bytes` of an IoFile with an fd and attributes `attr` are about to be read; what
+    // it has for FileOp::mapping, which lives until close_io.
+    virtual const FileMapping* mapping(const IoFile& /*file*/, const Attr& /*attr*/,
+                                       std::uint32_t /*bytes*/) noexcept {
+        return nullptr;
+    }
     // IO of an IoFile without an fd. Short reads at the end of the file; `moved` in bytes.
     virtual nfsstat3 read_now(const IoFile& file, std::uint64_t offset, std::span<std::byte> into,
                               std::uint32_t& moved) noexcept = 0;

@@ -28,6 +28,9 @@ struct VfsPosixOptions {
     // root). Empty: nowhere. Not used with the kernel's handles.
     std::string state_dir;
     std::size_t places_max = PosixHandles::kCapacity;
+    // Files of memory that are read again and again are mapped, where FileMapping::allow() said
+    // yes.
+    bool map_files = false;
     // For so long an open object is taken to be inside the export still; directories in which
     // something is changed are looked at each time.
     std::uint64_t recheck_ns = 100 * kNsPerMs;
@@ -77,6 +80,8 @@ class VfsPosix final : public Vfs {
     nfsstat3 open_io(const Cred& cred, NodeId node, IoUse use, IoFile& out) noexcept override;
     void close_io(IoFile& file) noexcept override;
     nfsstat3 io_attr(const IoFile& file, Attr& out) noexcept override;
+    const FileMapping* mapping(const IoFile& file, const Attr& attr,
+                               std::uint32_t bytes) noexcept override;
     nfsstat3 read_now(const IoFile& file, std::uint64_t offset, std::span<std::byte> into,
                       std::uint32_t& moved) noexcept override;
     nfsstat3 write_now(const IoFile& file, std::uint64_t offset, std::span<const std::byte> from,

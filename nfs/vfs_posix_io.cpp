@@ -161,6 +161,14 @@ nfsstat3 VfsPosix::io_attr(const IoFile& file, Attr& out) noexcept {
     return stat_at(file.fd, "", out, birth);
 }
 
+// A hole that is read through a mapping takes memory: only files that have none are mapped.
+const FileMapping* VfsPosix::mapping(const IoFile& file, const Attr& attr,
+                                     std::uint32_t bytes) noexcept {
+    if (!options_.map_files || !in_memory_) return nullptr;
+    return files_.mapping(*static_cast<PosixFile*>(file.pin), attr.size, bytes,
+                          attr.used >= attr.size);
+}
+
 nfsstat3 VfsPosix::read_now(const IoFile& file, std::uint64_t offset, std::span<std::byte> into,
                             std::uint32_t& moved) noexcept {
     moved = 0;

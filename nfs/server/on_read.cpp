@@ -122,6 +122,8 @@ void read_opened(sunrpc::SvcCall& call, Opened& opened) noexcept {
         const std::uint64_t size = opened.attr->size;
         const std::uint64_t left = args.offset < size ? size - args.offset : 0;
         state.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(state.count, left));
+        if (state.fd >= 0)
+            state.mapping = state.vfs->mapping(state.file, *opened.attr, state.count);
     }
     if (state.count == 0) {
         finish(state, NFS3_OK, 0);

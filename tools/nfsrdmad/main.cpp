@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/file_mapping.hpp"
 #include "nfs/identity.hpp"
 #include "tools/nfsrdmad/export_set.hpp"
 #include "tools/nfsrdmad/handles.hpp"
@@ -129,6 +130,7 @@ class Daemon {
         posix.identity = &identity;
         posix.state_dir = handles.state_dir;
         posix.places_max = handles.places_max;
+        posix.map_files = static_cast<bool>(FileMapping::allow());
         return posix;
     }
 
