@@ -1,0 +1,211 @@
+// rpcrdma-stress: seeded load of many connections on one NFS server over RDMA, with every byte
+// compared.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <poll.h>
+#include <string>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/unique_fd.hpp"
+#include "tools/rpcrdma_stress/report.hpp"
+#include "tools/rpcrdma_stress/stress.hpp"
+#include "verbs/softroce/softroce.hpp"
+#include "verbs/softroce/udp_wire.hpp"
+
+namespace nfsrdma::stress {
+namespace {
+
+constexpr std::uint64_t kFileBytesLeast = 64 << 10;
+
+void add_where(CLI::App& app, Options& options) {
+    app.add_option(
+           "--dir", options.dir,
+           "nfs://HOST[:PORT]/EXPORT/DIRECTORY: works only inside a directory that it makes "
+           "there, and removes it at the end")
+        ->required();
+    app.add_option("--device", options.device,
+                   "RDMA device: softroce is RoCEv2 in user space, over UDP")
+        ->check(CLI::IsMember({"softroce"}))
+        ->capture_default_str();
+    app.add_option(
+        "--bind", options.bind,
+        "local ADDRESS[:PORT] of the device (default: the address that leads to the server)");
+    app.add_option("--registration", options.registration,
+                   "how memory is opened to the server: a key bound for each call (auto, bind), or "
+                   "all of it for good (static: unsafe, for measurements)")
+        ->check(CLI::IsMember({"auto", "bind", "static"}))
+        ->capture_default_str();
+    app.add_option("--loop", options.loop, "how to wait for events")
+        ->check(CLI::IsMember({"auto", "io_uring", "epoll"}))
+        ->capture_default_str();
+    app.add_option("--timeout", options.timeout_s,
+                   "seconds to wait for each answer, and for a server that takes no connections")
+        ->check(CLI::Range(0.1, 86400.0))
+        ->capture_default_str();
+}
+
+void add_load(CLI::App& app, Options& options) {
+    app.add_option("--seed", options.seed,
+                   "of everything that is drawn: equal runs for equal seeds")
+        ->capture_default_str();
+    auto* seconds = app.add_option("--seconds", options.seconds, "how long")
+                        ->check(CLI::Range(0.1, 1e7))
+                        ->capture_default_str();
+    app.add_option("--ops", options.ops, "how many steps instead, of all workers together")
+        ->excludes(seconds);
+    app.add_option("--connections", options.connections, "at a time")
+        ->check(CLI::Range(1u, 256u))
+        ->capture_default_str();
+    app.add_option("--depth", options.depth, "workers of each connection: calls in flight")
+        ->check(CLI::Range(1u, 128u))
+        ->capture_default_str();
+    app.add_option("--files", options.files, "of each worker")
+        ->check(CLI::Range(1u, 1024u))
+        ->capture_default_str();
+    app.add_option("--file-size", options.file_bytes, "bytes of the largest file")
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(kFileBytesLeast, kOffsetMax))
+        ->capture_default_str();
+    app.add_option("--cancel-rate", options.cancel_rate, "steps whose call is cancelled, of 1")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    app.add_option("--disconnect-rate", options.disconnect_rate,
+                   "steps at which a connection is ended and made again, of 1")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    app.add_flag("--tolerate-loss", options.tolerate_loss,
+                 "connections that are lost without our doing are made again: for a server that is "
+                 "killed and started meanwhile");
+    app.add_flag("--keep", options.keep, "the directory is left as it is at the end");
+    app.add_flag("--json", options.json, "the result as one line of JSON on standard output");
+}
+
+Result<std::unique_ptr<Loop>> make_loop(const Options& options) {
+    LoopOptions how;
+    if (options.loop == "io_uring") how.backend = LoopBackend::io_uring;
+    if (options.loop == "epoll") how.backend = LoopBackend::epoll;
+    return Loop::create(how);
+}
+
+Result<std::unique_ptr<verbs::Device>> make_device(Loop& loop, const Options& options,
+                                                   const SockAddr& server) {
+    std::unique_ptr<verbs::softroce::Wire> wire;
+    if (options.bind.empty()) {
+        NR_TRY_ASSIGN(wire, verbs::softroce::create_udp_wire_towards(server));
+    } else {
+        verbs::softroce::UdpOptions udp;
+        NR_TRY_ASSIGN(udp.bind, SockAddr::parse(options.bind, 0));
+        NR_TRY_ASSIGN(wire, verbs::softroce::create_udp_wire(udp));
+    }
+    return verbs::softroce::create_device(loop, std::move(wire), {});
+}
+
+// The first signal ends the run in order; the second one kills.
+class Signals final : public FdWatch {
+  public:
+    Signals(Loop& loop, Stress& stress) : FdWatch(on_signal), loop_(loop), stress_(stress) {
+        sigset_t set = both();
+        if (::pthread_sigmask(SIG_BLOCK, &set, nullptr) != 0) return;
+        fd_.reset(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+        fd = fd_.get();
+        events = POLLIN;
+        (void)loop_.watch(*this);
+    }
+    ~Signals() { loop_.unwatch(*this); }
+    Signals(const Signals&) = delete;
+    Signals& operator=(const Signals&) = delete;
+    int number() const noexcept { return number_; }
+
+  private:
+    static sigset_t both() noexcept {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGTERM);
+        return set;
+    }
+    static void on_signal(FdWatch& watch, std::uint32_t /*events*/) noexcept {
+        Signals& self = static_cast<Signals&>(watch);
+        signalfd_siginfo info{};
+        const ssize_t size = ::read(self.fd_.get(), &info, sizeof info);
+        self.number_ = size == sizeof info ? static_cast<int>(info.ssi_signo) : SIGINT;
+        self.loop_.unwatch(watch);
+        const sigset_t set = both();
+        (void)::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+        self.stress_.interrupt();
+    }
+    Loop& loop_;
+    Stress& stress_;
+    UniqueFd fd_;
+    int number_ = 0;
+};
+
+int trouble(const std::string& what) {
+    (void)std::fprintf(stderr, "rpcrdma-stress: %s\n", what.c_str());
+    return kFailed;
+}
+
+int stress(const Options& options, const tool::Url& url) {
+    const Result<SockAddr> found = SockAddr::resolve(url.host, url.port);
+    if (!found) return trouble("unknown host " + url.host + ": " + to_string(found.error()));
+    const SockAddr server = *Result<SockAddr>(found);
+    Result<std::unique_ptr<Loop>> made = make_loop(options);
+    if (!made) return trouble("cannot start: " + to_string(made.error()));
+    const std::unique_ptr<Loop> loop = *std::move(made);
+    Result<std::unique_ptr<verbs::Device>> opened = make_device(*loop, options, server);
+    if (!opened) return trouble("cannot open the softroce device: " + to_string(opened.error()));
+    const std::unique_ptr<verbs::Device> device = *std::move(opened);
+    Stress run(*device, server, url, options);
+    const Signals signals(*loop, run);
+    const StressResult result = run.run();
+    const std::string text = to_text(result, options);
+    if (options.json) (void)std::fputs(to_json(result, options).c_str(), stdout);
+    (void)std::fputs(text.c_str(), options.json ? stderr : stdout);
+    (void)std::fflush(stdout);
+    if (!result.ok) ::_exit(kFailed);  // what is still in flight is not waited for
+    return signals.number() == 0 ? kOk : kSignalBase + signals.number();
+}
+
+int run(int argc, char** argv) {
+    Options options;
+    CLI::App app(
+        "Seeded load on an NFS server over RDMA: many connections, calls of all kinds and sizes, "
+        "random cancels and disconnects, and every byte that comes back is compared with what it "
+        "must be.");
+    app.name("rpcrdma-stress");
+    app.footer(
+        "Exit status: 0 all was as it must be, 1 it was not (the first mismatch is described), 2 "
+        "the command line is wrong, 130 interrupted. See rpcrdma-stress(1).");
+    add_where(app, options);
+    add_load(app, options);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? kOk : kUsage;
+    }
+    std::string why;
+    const std::optional<tool::Url> url = tool::parse_url(options.dir, why);
+    if (!url) {
+        (void)trouble("--dir: " + why);
+        return kUsage;
+    }
+    if (std::uint64_t{options.connections} * options.depth > kWorkersMax) {
+        (void)trouble("--connections times --depth is more than 4096");
+        return kUsage;
+    }
+    return stress(options, *url);
+}
+
+}  // namespace
+}  // namespace nfsrdma::stress
+
+int main(int argc, char** argv) {
+    try {
+        return nfsrdma::stress::run(argc, argv);
+    } catch (const std::exception& error) {  // of libraries: out of memory
+        (void)std::fprintf(stderr, "rpcrdma-stress: %s\n", error.what());
+        return nfsrdma::stress::kFailed;
+    }
+}
