@@ -10,6 +10,7 @@ done
 command -v showmount >/dev/null || skip "root: to install showmount (package nfs-common)"
 if [ "${2:-}" != inside ]; then
     # /run is the namespace's own as well: rpcbind's socket has a fixed place there.
+    rm -rf "$work"
     exec unshare --net --mount --fork bash "$0" "$BIN" inside
 fi
 ip link set lo up

@@ -277,6 +277,11 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(const SockAddr& loc
         auto state = std::make_unique<State>(local, std::move(collect));
         return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(state)));
     } catch (const std::exception&) {  // of the library: the port cannot be had
+        if (local.is_v6()) {
+            return Error{
+                Errc::unsupported, 0,
+                "no IPv6 in the HTTP library, or the port is in use; name an IPv4 address"};
+        }
         return Error{Errc::system, EADDRINUSE, "serve metrics"};
     }
 }

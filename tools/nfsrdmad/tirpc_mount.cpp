@@ -31,17 +31,23 @@ constexpr std::uint64_t kAnswerNs = 60 * kNsPerSec;
 struct Raw {
     std::span<std::byte> room;
     std::uint32_t used = 0;
+    std::uint32_t end = UINT32_MAX;  // of the message
 };
-bool_t take_raw(XDR* xdr, ...) {
+// A path, the only argument there is in MOUNT, or what there is of one; nothing into no room.
+bool_t take_path(XDR* xdr, ...) {
     va_list list;
     va_start(list, xdr);
     Raw* const raw = va_arg(list, Raw*);
     va_end(list);
     if (xdr->x_op != XDR_DECODE) return TRUE;
     constexpr std::uint32_t kUnit = 4;
-    while (raw->used + kUnit <= raw->room.size() &&
-           xdr_opaque(xdr, as_chars(raw->room.data() + raw->used), kUnit) != FALSE)
+    std::uint64_t wanted = kUnit;
+    while (raw->used < wanted && raw->used + kUnit <= raw->room.size() &&
+           xdr_getpos(xdr) + kUnit <= raw->end &&
+           xdr_opaque(xdr, as_chars(raw->room.data() + raw->used), kUnit) != FALSE) {
         raw->used += kUnit;
+        if (raw->used == kUnit) wanted += load_be32(raw->room.data());
+    }
     return TRUE;
 }
 bool_t give_raw(XDR* xdr, ...) {
@@ -222,6 +228,10 @@ void TirpcMount::run() noexcept {
         }
         note_activity({fds.data(), static_cast<std::size_t>(count)});
         const bool woken = fds.back().revents != 0;
+        // libtirpc takes what is behind a datagram in its buffer, another caller's, for a part of
+        // it. It reads one a turn: this one.
+        const ssize_t next = ::recv(udp_fd_, nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+        datagram_bytes_ = next > 0 ? static_cast<std::uint32_t>(next) : 0;
         if (ready > 0 && !woken) svc_getreq_poll(fds.data(), ready);
     }
 }
@@ -322,8 +332,10 @@ bool TirpcMount::make_message(svc_req& request, SVCXPRT& transport,
     if (known) sys = sys_of(request);
     auto used = sunrpc::encode_call(call_room_, header, known ? &sys : nullptr);
     if (!used) return false;
-    Raw args{std::span(call_room_).subspan(*used), 0};
-    if (svc_getargs(&transport, take_raw, &args) == FALSE) return false;
+    const bool has_path = header.proc == MOUNTPROC3_MNT || header.proc == MOUNTPROC3_UMNT;
+    Raw args{std::span(call_room_).subspan(*used, has_path ? kArgsRoom : 0)};
+    if (&transport == udp_) args.end = datagram_bytes_;
+    if (svc_getargs(&transport, take_path, &args) == FALSE) return false;
     rqst.arg.head = std::span(call_room_).first(*used + args.used);
     return true;
 }
@@ -335,7 +347,7 @@ void TirpcMount::answer(SVCXPRT& transport, std::span<std::byte> message) noexce
         svcerr_auth(&transport, static_cast<auth_stat>(header.auth));
         return;
     }
-    Raw results{message.subspan(header.size), 0};
+    Raw results{message.subspan(header.size)};
     switch (header.accept) {
         case sunrpc::AcceptStat::success:
             // What UDP cannot carry is answered by an error, so that the caller takes TCP.

@@ -81,6 +81,7 @@ class TirpcMount {
     SVCXPRT* tcp_ = nullptr;
     SVCXPRT* udp_ = nullptr;
     UniqueFd wake_;
+    std::uint32_t datagram_bytes_ = 0;  // of the one that libtirpc reads next
     std::atomic<bool> ending_{false};
     std::vector<Seen> seen_;
     std::vector<CacheLine> scratch_;

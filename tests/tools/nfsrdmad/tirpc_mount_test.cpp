@@ -196,6 +196,7 @@ TEST_F(TirpcMountTest, CallsAreCounted) {
         ASSERT_EQ(caller.call(MOUNTPROC3_MNT, &args, &res), RPC_SUCCESS);
         EXPECT_EQ(res.fhs_status, MNT3ERR_NOENT);
     }
+    EXPECT_LT(mount->stats().procedures[MOUNTPROC3_EXPORT].stats.bytes_in, 1024u);
     EXPECT_EQ(calls_of(MOUNTPROC3_EXPORT), 2u);
     EXPECT_EQ(calls_of(MOUNTPROC3_MNT), 2u);
     const SocketStats stats = mount->stats();
@@ -206,6 +207,27 @@ TEST_F(TirpcMountTest, CallsAreCounted) {
     EXPECT_EQ(mnt.stats.errors, 2u);
     EXPECT_GT(mnt.stats.bytes_in, 0u);
     EXPECT_GT(mnt.stats.bytes_out, 0u);
+}
+
+// libtirpc's buffer of datagrams still has the bytes of the one before.
+TEST_F(TirpcMountTest, DatagramEndsWhereItEnds) {
+    const UniqueFd fd = raw(SOCK_DGRAM);
+    const timeval patience{5, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    // MNT of /srv/a, whole, and then cut behind the length of its path.
+    const std::uint32_t words[] = {7, 0, 2, MOUNT3_PROGRAM, MOUNT_V3,   MOUNTPROC3_MNT, 0, 0,
+                                   0, 0, 6, 0x2F737276u,    0x2F610000u};
+    std::array<std::byte, sizeof words> call{};
+    for (std::size_t i = 0; i < std::size(words); ++i)
+        store_be32(call.data() + 4 * i, words[i]);
+    std::array<std::byte, 512> answer{};
+    for (const std::size_t size : {call.size(), call.size() - 8}) {
+        ASSERT_EQ(::send(fd.get(), call.data(), size, 0), static_cast<ssize_t>(size));
+        ASSERT_GE(::recv(fd.get(), answer.data(), answer.size(), 0), 24);
+        constexpr std::uint32_t kSuccess = 0, kGarbageArgs = 4;
+        EXPECT_EQ(load_be32(answer.data() + 20), size == call.size() ? kSuccess : kGarbageArgs);
+    }
+    EXPECT_LT(mount->stats().procedures[MOUNTPROC3_MNT].stats.bytes_in, 256u);
 }
 
 TEST_F(TirpcMountTest, HalfARecordHoldsUpNobody) {
