@@ -188,8 +188,10 @@ Result<void> SoftCmId::connect_qp(std::uint32_t starting_psn,
     QpAttr attr;
     attr.path = path_;
     attr.dest_qpn = remote_qpn_;
-    attr.sq_psn = qp_->initial_psn();
-    attr.rq_psn = starting_psn;
+    // A starting PSN in REQ or REP is the one at which its receiver begins (IBTA volume
+    // 1, 12.7.31).
+    attr.sq_psn = starting_psn;
+    attr.rq_psn = qp_->initial_psn();
     attr.pmtu = pmtu_;
     attr.ack_timeout_exp = cm_.device().options().ack_timeout_exp;
     attr.retry_count = std::min<std::uint8_t>(retry_count_, 7);

@@ -158,7 +158,8 @@ class SoftQp final : public QueuePair,
     SoftQp& operator=(const SoftQp&) = delete;
 
     std::uint32_t qpn() const noexcept { return qpn_; }
-    // Drawn at random when the queue pair was made; QpAttr::sq_psn of a connection that CM makes.
+    // Drawn at random when the queue pair was made; of a connection that CM makes it is the PSN at
+    // which the peer begins: QpAttr::rq_psn.
     std::uint32_t initial_psn() const noexcept { return initial_psn_; }
     // From init to ready to send and receive. Errc::invalid_argument: an attribute out of range, or
     // not in the init state.

@@ -59,8 +59,12 @@ TEST_F(CmTest, QueuePairsAreConnectedToEachOther) {
     auto& passive = static_cast<SoftQp&>(*server->ends[0]->id->qp());
     EXPECT_EQ(active.attr().dest_qpn, passive.qpn());
     EXPECT_EQ(passive.attr().dest_qpn, active.qpn());
-    EXPECT_EQ(active.attr().rq_psn, passive.initial_psn());
-    EXPECT_EQ(passive.attr().rq_psn, active.initial_psn());
+    // Each names the PSN at which its peer is to begin, as Linux does: the REP of the capture says
+    // 0x81A887, and the client's first SEND has it.
+    EXPECT_EQ(active.attr().rq_psn, active.initial_psn());
+    EXPECT_EQ(active.attr().sq_psn, passive.initial_psn());
+    EXPECT_EQ(passive.attr().rq_psn, passive.initial_psn());
+    EXPECT_EQ(passive.attr().sq_psn, active.initial_psn());
     EXPECT_EQ(active.attr().pmtu, 4096u);
     EXPECT_EQ(passive.attr().pmtu, 4096u);
     EXPECT_EQ(active.attr().path.peer, kHostB);
