@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "tools/device/choice.hpp"
 #include "tools/nfsrdma/commands.hpp"
 
 namespace nfsrdma::tool {
@@ -12,13 +13,13 @@ namespace {
 using Run = int (*)(const Options&);
 
 void add_common(CLI::App& app, Options& options) {
-    app.add_option("--device", options.device,
-                   "RDMA device: softroce is RoCEv2 in user space, over UDP")
-        ->check(CLI::IsMember({"softroce"}))
+    app.add_option("--device", options.device, devices::kChoiceHelp)
+        ->check(devices::check_choice)
+        ->type_name(devices::kChoiceType)
         ->capture_default_str();
-    app.add_option(
-        "--bind", options.bind,
-        "local ADDRESS[:PORT] of the device (default: the address that leads to the server)");
+    app.add_option("--bind", options.bind,
+                   "softroce: local ADDRESS[:PORT] of the device (default: the address that leads "
+                   "to the server)");
     app.add_option("--registration", options.registration,
                    "how memory is opened to the server: a key bound for each call (auto, bind), or "
                    "all of it for good "

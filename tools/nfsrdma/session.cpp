@@ -8,10 +8,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "tools/device/open.hpp"
 #include "tools/nfsrdma/stats.hpp"
 #include "tools/nfsrdma/text.hpp"
-#include "verbs/softroce/softroce.hpp"
-#include "verbs/softroce/udp_wire.hpp"
 
 namespace nfsrdma::tool {
 namespace {
@@ -26,19 +25,6 @@ Result<std::unique_ptr<Loop>> make_loop(const Options& options) {
     if (options.loop == "io_uring") how.backend = LoopBackend::io_uring;
     if (options.loop == "epoll") how.backend = LoopBackend::epoll;
     return Loop::create(how);
-}
-
-Result<std::unique_ptr<verbs::Device>> make_device(Loop& loop, const Options& options,
-                                                   const SockAddr& server) {
-    std::unique_ptr<verbs::softroce::Wire> wire;
-    if (options.bind.empty()) {
-        NR_TRY_ASSIGN(wire, verbs::softroce::create_udp_wire_towards(server));
-    } else {
-        verbs::softroce::UdpOptions udp;
-        NR_TRY_ASSIGN(udp.bind, SockAddr::parse(options.bind, 0));
-        NR_TRY_ASSIGN(wire, verbs::softroce::create_udp_wire(udp));
-    }
-    return verbs::softroce::create_device(loop, std::move(wire), {});
 }
 
 pools::Registration registration_of(const std::string& text) {
@@ -123,15 +109,24 @@ bool Session::connect() {
 }
 
 bool Session::open_device(const SockAddr& server) {
-    Result<std::unique_ptr<verbs::Device>> device = make_device(*loop_, options_, server);
-    if (!device) {
-        complain("", "cannot open the softroce device" +
-                         (options_.bind.empty() ? "" : " at " + options_.bind) + ": " +
-                         to_string(device.error()) +
-                         "; --bind ADDRESS[:PORT] chooses another address");
+    devices::Request request;
+    request.choice = devices::parse_choice(options_.device).value_or(devices::Choice{});
+    request.address = server;
+    if (!options_.bind.empty()) {
+        Result<SockAddr> bind = SockAddr::parse(options_.bind, 0);
+        if (!bind) {
+            complain("", "--bind " + options_.bind + ": " + to_string(bind.error()));
+            return false;
+        }
+        request.bind = *bind;
+    }
+    Result<devices::Opened> opened = devices::open(*loop_, request);
+    if (!opened) {
+        complain("", devices::explain(request, opened.error()));
         return false;
     }
-    device_ = *std::move(device);
+    if (request.choice.kind == devices::Kind::automatic) complain("", opened->line);
+    device_ = std::move(opened->device);
     return true;
 }
 

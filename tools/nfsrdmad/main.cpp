@@ -13,6 +13,7 @@
 
 #include "base/file_mapping.hpp"
 #include "nfs/identity.hpp"
+#include "tools/device/open.hpp"
 #include "tools/nfsrdmad/export_set.hpp"
 #include "tools/nfsrdmad/handles.hpp"
 #include "tools/nfsrdmad/handles_check.hpp"
@@ -21,12 +22,9 @@
 #include "tools/nfsrdmad/services.hpp"
 #include "tools/nfsrdmad/stats.hpp"
 #include "tools/nfsrdmad/worker.hpp"
-#include "verbs/softroce/group.hpp"
 
 namespace nfsrdma::nfsrdmad {
 namespace {
-
-namespace soft = verbs::softroce;
 
 constexpr std::uint64_t kGraceNs = 2 * kNsPerSec;
 constexpr std::time_t kTidySeconds = 2;
@@ -151,9 +149,9 @@ class Daemon {
         const svcrdma::ServerOptions limits = Worker::server_options({});
         const std::string loops = std::to_string(options_.loops);
         return "serving " + summary(server_) + " on " + workers_.front()->local().to_string() +
-               " (softroce, " + loops + (options_.loops == 1 ? " loop" : " loops") + "; up to " +
-               std::to_string(limits.connections_max * options_.loops) + " connections of " +
-               std::to_string(limits.demand.credits) + " calls of " +
+               " (" + devices_->name() + ", " + loops + (options_.loops == 1 ? " loop" : " loops") +
+               "; up to " + std::to_string(limits.connections_max * options_.loops) +
+               " connections of " + std::to_string(limits.demand.credits) + " calls of " +
                std::to_string(limits.demand.max_payload >> 10) + " KiB); " + identity_.describe();
     }
 
@@ -177,18 +175,20 @@ class Daemon {
         std::vector<Loop*> loops;
         for (auto& worker : workers_)
             loops.push_back(&worker->loop());
-        soft::UdpOptions udp;
-        udp.bind = options_.listen.with_port(options_.roce_port);
-        soft::SoftOptions soft_options;
-        auto devices = soft::DeviceGroup::create(loops, udp, soft_options);
+        devices::Request request;
+        request.choice = options_.device;
+        request.address = options_.listen;
+        request.passive = true;
+        request.bind = options_.listen.with_port(options_.roce_port);
+        auto devices = devices::DeviceSet::create(loops, request);
         if (!devices) {
-            const bool taken =
-                devices.error().code == Errc::system && devices.error().sys == EADDRINUSE;
-            const std::string what = "UDP port of the soft-RoCE device, " + udp.bind.to_string();
-            return complain(taken ? what + ", is in use by another process" : what,
-                            devices.error()) == 0;
+            static_cast<void>(std::fprintf(stderr, "nfsrdmad: %s\n",
+                                           devices::explain(request, devices.error()).c_str()));
+            return false;
         }
         devices_ = *std::move(devices);
+        if (options_.device.kind == devices::Kind::automatic)
+            log::info("--device auto takes {}", devices_->line());
         return true;
     }
 
@@ -278,7 +278,7 @@ class Daemon {
     ExportSet exports_;  // its backends go before the identity that they act by
     Services services_;
     std::vector<std::unique_ptr<Worker>> workers_;
-    std::unique_ptr<soft::DeviceGroup> devices_;
+    std::unique_ptr<devices::DeviceSet> devices_;
 };
 
 // --check: what would be served goes to stdout, what is wrong to stderr.
@@ -295,10 +295,10 @@ int check(const Options& options) {
         list += text + "\n";
     const RealClock clock;
     const std::string who = nfs::Identity(identity_options(options), clock).describe();
-    static_cast<void>(std::printf("nfsrdmad: would serve on %s (softroce, %u %s); %s:\n%s",
-                                  options.listen.to_string().c_str(), options.loops,
-                                  options.loops == 1 ? "loop" : "loops", who.c_str(),
-                                  list.c_str()));
+    static_cast<void>(std::printf(
+        "nfsrdmad: would serve on %s (%s, %u %s); %s:\n%s", options.listen.to_string().c_str(),
+        devices::to_string(options.device).c_str(), options.loops,
+        options.loops == 1 ? "loop" : "loops", who.c_str(), list.c_str()));
     return std::fflush(stdout) == 0 ? 0 : kFailed;
 }
 

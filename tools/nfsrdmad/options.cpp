@@ -44,9 +44,9 @@ void declare(CLI::App& app, Words& words, Options& out) {
                    "numeric address and port to serve at; loopback only unless told otherwise here")
         ->type_name("ADDR[:PORT]")
         ->capture_default_str();
-    app.add_option("--device", words.device,
-                   "RDMA device: softroce is the built-in soft-RoCE device")
-        ->check(CLI::IsMember({"softroce"}))
+    app.add_option("--device", words.device, devices::kChoiceHelp)
+        ->check(devices::check_choice)
+        ->type_name(devices::kChoiceType)
         ->capture_default_str();
     app.add_option("--loops", out.loops, "event loops, each a thread")
         ->check(CLI::Range(1, 64))
@@ -59,7 +59,7 @@ void declare(CLI::App& app, Words& words, Options& out) {
         ->check(CLI::IsMember({"auto", "bind", "static"}))
         ->capture_default_str();
     app.add_option("--roce-port", out.roce_port,
-                   "UDP port of the soft-RoCE device; standard peers use no other than the default")
+                   "UDP port of the softroce device; standard peers use no other than the default")
         ->check(CLI::Range(1, 0xBFFF))
         ->capture_default_str();
     app.add_option("--log-level", words.log_level, "what to log on stderr")
@@ -111,6 +111,7 @@ Result<void> understand(const Words& words, Options& out) {
         {"static", pools::Registration::fixed}};
     NR_TRY_ASSIGN(out.listen, SockAddr::parse(words.listen, kNfsRdmaPort));
     NR_TRY_ASSIGN(out.log_level, log::parse_level(words.log_level));
+    out.device = devices::parse_choice(words.device).value_or(devices::Choice{});
     out.loop = loops.at(words.loop);
     out.registration = registrations.at(words.registration);
     return {};

@@ -10,6 +10,7 @@
 #include "nfs/exports_file.hpp"
 #include "nfs/posix_handles.hpp"
 #include "pools/page_list.hpp"
+#include "tools/device/choice.hpp"
 #include "tools/nfsrdmad/service_options.hpp"
 
 namespace nfsrdma::nfsrdmad {
@@ -34,6 +35,7 @@ struct Options {
     bool check = false;        // say what would be served, and end
     bool manage_gids = false;
     SockAddr listen;
+    devices::Choice device;
     std::uint32_t loops = 1;
     LoopBackend loop = LoopBackend::automatic;
     pools::Registration registration = pools::Registration::automatic;

@@ -1,5 +1,7 @@
 #include "tools/nfsrdmad/worker.hpp"
 
+#include "tools/device/open.hpp"
+
 namespace nfsrdma::nfsrdmad {
 namespace {
 
@@ -90,7 +92,7 @@ void Worker::take_stats() noexcept {
     stats_.clients.resize(listener_->connection_stats(stats_.clients));
     stats_.rdma = listener_->counters();
     stats_.io = listener_->io_counters();
-    stats_.device = verbs::softroce::counters(*device_);
+    if (devices::is_softroce(*device_)) stats_.device = verbs::softroce::counters(*device_);
     stats_ready_.store(true, std::memory_order_release);
     stats_ready_.notify_one();
 }

@@ -8,10 +8,9 @@
 #include <string>
 
 #include "base/loop.hpp"
+#include "tools/device/open.hpp"
 #include "tools/rpcrdma_ping/ping_client.hpp"
 #include "tools/rpcrdma_ping/ping_server.hpp"
-#include "verbs/softroce/softroce.hpp"
-#include "verbs/softroce/udp_wire.hpp"
 
 namespace nfsrdma::ping {
 namespace {
@@ -34,20 +33,16 @@ int complain(const char* step, const Error& error) {
     return 1;
 }
 
-// The local UDP address: as asked for; else, for a server, the one that it listens at, and for a
-// client the one that leads to its server.
-Result<std::unique_ptr<verbs::Device>> open_device(Loop& loop, const Options& options,
-                                                   const SockAddr& address) {
-    SockAddr local = address.with_port(soft::kRoceV2Port);
+Result<devices::Request> device_request(const Options& options, const SockAddr& address) {
+    devices::Request request;
+    request.choice = devices::parse_choice(options.device).value_or(devices::Choice{});
+    request.address = address;
+    request.passive = options.server;
+    request.peer_udp_port = options.peer_udp_port;
     if (!options.bind.empty()) {
-        NR_TRY_ASSIGN(local, SockAddr::parse(options.bind, soft::kRoceV2Port));
+        NR_TRY_ASSIGN(request.bind, SockAddr::parse(options.bind, soft::kRoceV2Port));
     }
-    auto wire = options.client && options.bind.empty() ? soft::create_udp_wire_towards(address)
-                                                       : soft::create_udp_wire({.bind = local});
-    if (!wire) return wire.error();
-    soft::SoftOptions own;
-    own.peer_port = options.peer_udp_port;
-    return soft::create_device(loop, std::move(*wire), own);
+    return request;
 }
 
 int run_server(Loop& loop, verbs::Device& device, const SockAddr& address, bool persistent) {
@@ -106,13 +101,19 @@ int run(const Options& options) {
     if (!address) return complain(options.address.c_str(), address.error());
     auto loop = Loop::create({});
     if (!loop) return complain("event loop", loop.error());
-    auto device = open_device(**loop, options, *address);
-    if (!device) {
-        return complain("open device (is UDP port 4791 taken? then give --bind ADDRESS:PORT)",
-                        device.error());
+    auto request = device_request(options, *address);
+    if (!request) return complain(options.bind.c_str(), request.error());
+    auto opened = devices::open(**loop, *request);
+    if (!opened) {
+        (void)std::fprintf(stderr, "rpcrdma-ping: %s\n",
+                           devices::explain(*request, opened.error()).c_str());
+        return 1;
     }
-    return options.server ? run_server(**loop, **device, *address, options.persistent)
-                          : run_client(**loop, **device, *address, options.ping);
+    if (request->choice.kind == devices::Kind::automatic)
+        (void)std::fprintf(stderr, "rpcrdma-ping: %s\n", opened->line.c_str());
+    verbs::Device& device = *opened->device;
+    return options.server ? run_server(**loop, device, *address, options.persistent)
+                          : run_client(**loop, device, *address, options.ping);
 }
 
 void add_options(CLI::App& app, Options& options) {
@@ -131,8 +132,9 @@ void add_options(CLI::App& app, Options& options) {
         ->check(CLI::Range(0.0, 3600.0));
     app.add_flag("-v,--verbose", options.ping.verbose, "client: show the data");
     app.add_flag("-P,--persistent", options.persistent, "server: serve more than one client");
-    app.add_option("--device", options.device, "RDMA device")
-        ->check(CLI::IsMember({"softroce"}))
+    app.add_option("--device", options.device, devices::kChoiceHelp)
+        ->check(devices::check_choice)
+        ->type_name(devices::kChoiceType)
         ->capture_default_str();
     app.add_option("--bind", options.bind,
                    "softroce: local ADDRESS[:UDPPORT] of our device (port 4791 unless given)");

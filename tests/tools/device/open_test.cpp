@@ -1,0 +1,80 @@
+#include "tools/device/open.hpp"
+
+#include <gtest/gtest.h>
+
+namespace nfsrdma::devices {
+namespace {
+
+class OpenDevice : public ::testing::Test {
+  protected:
+    OpenDevice() : loop(*Loop::create({})) {}
+    static Request request(const char* device, const char* address) {
+        Request out;
+        out.choice = *parse_choice(device);
+        out.address = *SockAddr::parse(address, 20049);
+        out.bind = *SockAddr::parse("127.0.0.1:0", 0);
+        return out;
+    }
+    std::unique_ptr<Loop> loop;
+};
+
+TEST_F(OpenDevice, SoftroceIsAlwaysThere) {
+    auto opened = open(*loop, request("softroce", "127.0.0.1"));
+    ASSERT_TRUE(static_cast<bool>(opened)) << to_string(opened.error());
+    EXPECT_EQ(opened->name, "softroce");
+    EXPECT_EQ(opened->line, "softroce");
+    EXPECT_TRUE(is_softroce(*opened->device));
+}
+
+// No RDMA device has a loopback address.
+TEST_F(OpenDevice, AutoSaysWhyItIsSoftroce) {
+    auto opened = open(*loop, request("auto", "127.0.0.1"));
+    ASSERT_TRUE(static_cast<bool>(opened)) << to_string(opened.error());
+    EXPECT_EQ(opened->name, "softroce");
+    EXPECT_EQ(opened->line.find("softroce: "), 0u) << opened->line;
+    EXPECT_EQ(opened->line.find('\n'), std::string::npos);
+    EXPECT_TRUE(is_softroce(*opened->device));
+}
+
+TEST_F(OpenDevice, RdmacoreThatIsNotThereSaysWhatIs) {
+    for (const char* device : {"rdmacore", "rdmacore:no_such_device"}) {
+        const Request wanted = request(device, "127.0.0.1");
+        auto opened = open(*loop, wanted);
+        ASSERT_FALSE(static_cast<bool>(opened));
+        const std::string text = explain(wanted, opened.error());
+        EXPECT_NE(text.find(device), std::string::npos) << text;
+        EXPECT_NE(text.find("--device softroce"), std::string::npos) << text;
+    }
+}
+
+TEST_F(OpenDevice, APortThatIsTakenIsNamed) {
+    Request first = request("softroce", "127.0.0.1");
+    first.bind = *SockAddr::parse("127.77.1.1:4999", 0);
+    auto one = open(*loop, first);
+    ASSERT_TRUE(static_cast<bool>(one)) << to_string(one.error());
+    auto two = open(*loop, first);
+    ASSERT_FALSE(static_cast<bool>(two));
+    const std::string text = explain(first, two.error());
+    EXPECT_NE(text.find("127.77.1.1:4999"), std::string::npos) << text;
+    EXPECT_NE(text.find("--bind"), std::string::npos) << text;
+}
+
+TEST_F(OpenDevice, ASetHasADeviceForEachLoop) {
+    const std::unique_ptr<Loop> other = *Loop::create({});
+    Loop* const loops[] = {loop.get(), other.get()};
+    for (const char* device : {"softroce", "auto"}) {
+        Request wanted = request(device, "127.0.0.1");
+        wanted.passive = true;
+        auto set = DeviceSet::create(loops, wanted);
+        ASSERT_TRUE(static_cast<bool>(set)) << to_string(set.error());
+        EXPECT_EQ((*set)->name(), "softroce");
+        EXPECT_EQ(&(*set)->device(0).loop(), loop.get());
+        EXPECT_EQ(&(*set)->device(1).loop(), other.get());
+    }
+    Request none = request("rdmacore:no_such_device", "127.0.0.1");
+    none.passive = true;
+    EXPECT_FALSE(static_cast<bool>(DeviceSet::create(loops, none)));
+}
+
+}  // namespace
+}  // namespace nfsrdma::devices

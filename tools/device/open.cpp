@@ -1,0 +1,152 @@
+#include "tools/device/open.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "tools/device/rdma.hpp"
+#include "verbs/softroce/softroce.hpp"
+#include "verbs/softroce/udp_wire.hpp"
+
+namespace nfsrdma::devices {
+namespace {
+
+namespace soft = verbs::softroce;
+
+// rdma-core's device by name; without one, by the local address that is meant; by none where a
+// server listens at any address.
+Result<verbs::rdmacore::Options> rdma_options(const Request& request) {
+    verbs::rdmacore::Options options;
+    options.device = request.choice.name;
+    if (!options.device.empty() || (request.passive && request.address.is_any())) return options;
+    SockAddr local = request.address;
+    if (!request.passive) {
+        NR_TRY_ASSIGN(local, address_towards(request.address));
+    }
+    options.device = local.address_to_string();
+    return options;
+}
+
+std::string line_of_rdma(const verbs::Device& device, const verbs::rdmacore::Options& options) {
+    std::string line = std::string("RDMA device ") + device.name();
+    if (!options.device.empty() && options.device != device.name()) line += ", " + options.device;
+    return line + ": " + keys_of(device);
+}
+
+// Why --device auto takes softroce.
+std::string line_of_soft(const Request& request, const Error& error) {
+    std::string line = "softroce";
+    if (request.choice.kind != Kind::automatic) return line;
+    if (!built_with_rdmacore()) return line + ": built without rdma-core";
+    Result<verbs::rdmacore::Options> wanted = rdma_options(request);
+    const std::string address = wanted ? wanted->device : request.address.address_to_string();
+    if (error.code == Errc::unsupported) {
+        return line + ": the kernel has no RDMA device" +
+               (address.empty() ? "" : " with the address " + address);
+    }
+    return line + ": the kernel's RDMA device cannot be used: " + to_string(error);
+}
+
+Result<std::unique_ptr<verbs::Device>> open_soft(Loop& loop, const Request& request) {
+    const bool towards = !request.passive && !request.bind;
+    soft::UdpOptions udp;
+    udp.bind = request.bind.value_or(request.address.with_port(soft::kRoceV2Port));
+    auto wire =
+        towards ? soft::create_udp_wire_towards(request.address) : soft::create_udp_wire(udp);
+    if (!wire) return wire.error();
+    soft::SoftOptions options;
+    options.peer_port = request.peer_udp_port;
+    return soft::create_device(loop, *std::move(wire), options);
+}
+
+}  // namespace
+
+std::string explain(const Request& request, const Error& error) {
+    std::string why = to_string(error);
+    if (error.code == Errc::system && error.sys != 0)
+        why = std::generic_category().message(error.sys);
+    if (error.code == Errc::unsupported) why = error.what;
+    if (request.choice.kind == Kind::rdmacore) {
+        std::string text = "cannot use " + to_string(request.choice);
+        if (Result<verbs::rdmacore::Options> wanted = rdma_options(request);
+            wanted && wanted->device != request.choice.name)
+            text += " (" + wanted->device + ")";
+        text += ": " + why;
+        if (error.code == Errc::unsupported)
+            return text +
+                   "; --device softroce needs no RDMA device; rpcrdma-doctor shows what is "
+                   "there";
+        if (error.sys == EACCES || error.sys == EPERM)
+            return text + "; this user may not open /dev/infiniband (group rdma?)";
+        return text;
+    }
+    const bool taken = error.code == Errc::system && error.sys == EADDRINUSE;
+    std::string text = "cannot open the softroce device";
+    if (request.bind) text += " at " + request.bind->to_string();
+    text += ": " + why;
+    if (taken)
+        text += "; another process, or the kernel's own RoCE at this address, has that UDP port";
+    return text + "; --bind ADDRESS[:PORT] chooses another address";
+}
+
+Result<Opened> open(Loop& loop, const Request& request) {
+    Opened out;
+    Error none{Errc::unsupported, 0, ""};
+    if (request.choice.kind != Kind::softroce) {
+        Result<verbs::rdmacore::Options> options = rdma_options(request);
+        Result<std::unique_ptr<verbs::Device>> device =
+            options ? open_rdma_device(loop, *options) : options.error();
+        if (device) {
+            out.device = *std::move(device);
+            out.name = out.device->name();
+            out.line = line_of_rdma(*out.device, *options);
+            return out;
+        }
+        if (request.choice.kind == Kind::rdmacore) return device.error();
+        none = device.error();
+    }
+    NR_TRY_ASSIGN(out.device, open_soft(loop, request));
+    out.name = "softroce";
+    out.line = line_of_soft(request, none);
+    return out;
+}
+
+Result<std::unique_ptr<DeviceSet>> DeviceSet::create(std::span<Loop* const> loops,
+                                                     const Request& request) {
+    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): private constructor
+    std::unique_ptr<DeviceSet> self(new DeviceSet);
+    Error none{Errc::unsupported, 0, ""};
+    if (request.choice.kind != Kind::softroce) {
+        Result<verbs::rdmacore::Options> options = rdma_options(request);
+        Result<std::unique_ptr<RdmaDevices>> devices =
+            options ? RdmaDevices::create(loops, *options) : options.error();
+        if (devices) {
+            self->rdma_ = *std::move(devices);
+            self->name_ = self->rdma_->device(0).name();
+            self->line_ = line_of_rdma(self->rdma_->device(0), *options);
+            return self;
+        }
+        if (request.choice.kind == Kind::rdmacore) return devices.error();
+        none = devices.error();
+    }
+    soft::UdpOptions udp;
+    udp.bind = request.bind.value_or(request.address.with_port(soft::kRoceV2Port));
+    soft::SoftOptions options;
+    options.peer_port = request.peer_udp_port;
+    NR_TRY_ASSIGN(self->soft_, soft::DeviceGroup::create(loops, udp, options));
+    self->name_ = "softroce";
+    self->line_ = line_of_soft(request, none);
+    return self;
+}
+
+DeviceSet::~DeviceSet() = default;
+
+verbs::Device& DeviceSet::device(std::uint32_t index) noexcept {
+    return soft_ != nullptr ? soft_->device(index) : rdma_->device(index);
+}
+
+bool is_softroce(const verbs::Device& device) noexcept {
+    return std::strcmp(device.name(), "softroce") == 0;
+}
+
+}  // namespace nfsrdma::devices

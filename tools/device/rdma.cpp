@@ -1,0 +1,90 @@
+#include "tools/device/rdma.hpp"
+
+namespace nfsrdma::devices {
+
+#if NR_WITH_RDMACORE
+
+namespace {
+
+namespace rdma = verbs::rdmacore;
+
+class Group final : public RdmaDevices {
+  public:
+    explicit Group(std::unique_ptr<rdma::DeviceGroup> group) noexcept : group_(std::move(group)) {}
+    verbs::Device& device(std::uint32_t index) noexcept override { return group_->device(index); }
+
+  private:
+    std::unique_ptr<rdma::DeviceGroup> group_;
+};
+
+}  // namespace
+
+bool built_with_rdmacore() noexcept {
+    return true;
+}
+
+std::vector<rdma::DeviceInfo> list_rdma_devices() {
+    return rdma::list_devices();
+}
+
+Result<std::unique_ptr<verbs::Device>> open_rdma_device(Loop& loop, const rdma::Options& options) {
+    return rdma::open_device(loop, options);
+}
+
+Result<std::unique_ptr<RdmaDevices>> RdmaDevices::create(std::span<Loop* const> loops,
+                                                         const rdma::Options& options) {
+    NR_TRY_ASSIGN(std::unique_ptr<rdma::DeviceGroup> group,
+                  rdma::DeviceGroup::create(loops, options));
+    return std::unique_ptr<RdmaDevices>(std::make_unique<Group>(std::move(group)));
+}
+
+std::string keys_of(const verbs::Device& device) {
+    switch (rdma::strategy_of(device)) {
+        case rdma::Strategy::windows:
+            return "keys are memory windows";
+        case rdma::Strategy::register_each:
+            return "each call registers its memory, which is slow";
+        case rdma::Strategy::automatic:
+            break;
+    }
+    return rdma::to_string(rdma::strategy_of(device));
+}
+
+#else
+
+namespace {
+
+Error missing() noexcept {
+    return Error{
+        Errc::unsupported, 0,
+        "this program was built without rdma-core (libibverbs, librdmacm) and has softroce "
+        "only"};
+}
+
+}  // namespace
+
+bool built_with_rdmacore() noexcept {
+    return false;
+}
+
+std::vector<verbs::rdmacore::DeviceInfo> list_rdma_devices() {
+    return {};
+}
+
+Result<std::unique_ptr<verbs::Device>> open_rdma_device(
+    Loop& /*loop*/, const verbs::rdmacore::Options& /*options*/) {
+    return missing();
+}
+
+Result<std::unique_ptr<RdmaDevices>> RdmaDevices::create(
+    std::span<Loop* const> /*loops*/, const verbs::rdmacore::Options& /*options*/) {
+    return missing();
+}
+
+std::string keys_of(const verbs::Device& /*device*/) {
+    return {};
+}
+
+#endif
+
+}  // namespace nfsrdma::devices

@@ -1,0 +1,30 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "verbs/rdmacore/rdmacore.hpp"
+
+// verbs/rdmacore where this program was built with it; elsewhere no device, with an error that says
+// so.
+namespace nfsrdma::devices {
+
+bool built_with_rdmacore() noexcept;
+std::vector<verbs::rdmacore::DeviceInfo> list_rdma_devices();
+Result<std::unique_ptr<verbs::Device>> open_rdma_device(Loop& loop,
+                                                        const verbs::rdmacore::Options& options);
+
+// One for each loop.
+class RdmaDevices {
+  public:
+    static Result<std::unique_ptr<RdmaDevices>> create(std::span<Loop* const> loops,
+                                                       const verbs::rdmacore::Options& options);
+    virtual ~RdmaDevices() = default;
+    virtual verbs::Device& device(std::uint32_t index) noexcept = 0;
+};
+
+// "memory windows", "registration of each call's memory"; of a device that is one of rdma-core's.
+std::string keys_of(const verbs::Device& device);
+
+}  // namespace nfsrdma::devices
