@@ -90,7 +90,6 @@ TEST_F(RdmaCmIdHw, SilentPeerIsUnreachableInTime) {
     other[15] = static_cast<std::byte>(99);
     ConnParams params;
     params.timeout_ns = 500 * kNsPerMs;
-    Done recv;
     const auto asked = client->connect(SockAddr::from_gid(other, 20049), params);
     ASSERT_TRUE(asked) << to_string(asked.error());
     ASSERT_TRUE(run_until(*loop, [&] { return client->over(); }));
@@ -103,7 +102,7 @@ TEST_F(RdmaCmIdHw, AttemptThatIsGivenUpFlushesItsReceives) {
     listen();
     client->id = std::move(*client_device->create_id(*client));
     client->make_qp();
-    Done recv;
+    Done& recv = fresh();
     const Sge sge = client->sge(0, 4096);
     RecvWr wr;
     wr.cqe = &recv;
@@ -122,7 +121,7 @@ TEST_F(RdmaCmIdHw, AddressWithoutARoute) {
     make_ends();
     client->id = std::move(*client_device->create_id(*client));
     client->make_qp();
-    Done recv;
+    Done& recv = fresh();
     const Sge sge = client->sge(0, 4096);
     RecvWr wr;
     wr.cqe = &recv;

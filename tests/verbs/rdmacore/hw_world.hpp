@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <string>
 #include <sys/mman.h>
@@ -236,11 +237,14 @@ class HwTest : public ::testing::Test {
             run_until(*loop, [&] { return client->established() && server->established(); }))
             << "client " << client->events.size() << " server " << server->events.size();
     }
+    // Lives until the queues have flushed, whatever becomes of the test.
+    Done& fresh() { return dones.emplace_back(); }
     void TearDown() override {
         if (client != nullptr) client->close();
         if (server != nullptr) server->close();
     }
 
+    std::deque<Done> dones;
     SockAddr address;
     std::unique_ptr<Loop> loop;
     std::unique_ptr<Device> client_device, server_device;

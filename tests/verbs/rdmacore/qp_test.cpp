@@ -62,7 +62,7 @@ class RdmaQpHw : public HwTest {
         ASSERT_TRUE(posted) << to_string(posted.error());
     }
     WcStatus post_one(End& end, SendWr& wr) {
-        Done done;
+        Done& done = fresh();
         wr.cqe = &done;
         wr.signaled = true;
         WrChain chain;
@@ -116,7 +116,7 @@ class RdmaQpHw : public HwTest {
 };
 
 TEST_F(RdmaQpHw, SendArrivesWithItsLength) {
-    Done received;
+    Done& received = fresh();
     post_recv(*server, received, 0);
     fill(*client, 8192, 1000, 1);
     const Sge sge = client->sge(8192, 1000);
@@ -137,7 +137,9 @@ TEST_F(RdmaQpHw, BoundReadWrittenAndFreedByThePeer) {
     const std::uint32_t lengths[] = {1, 4095, 4096, 65537, kMiB - 3, kMiB};
     for (const std::uint32_t length : lengths) {
         SCOPED_TRACE(length);
-        Done got, answered, sent;
+        Done& got = fresh();
+        Done& answered = fresh();
+        Done& sent = fresh();
         post_recv(*server, got, 0);
         post_recv(*client, answered, kPage);
         const std::size_t at = 2 * kPage + 5;
@@ -167,7 +169,8 @@ TEST_F(RdmaQpHw, BoundReadWrittenAndFreedByThePeer) {
 TEST_F(RdmaQpHw, LocalInvalidateThenBindAgain) {
     ASSERT_NO_FATAL_FAILURE(alloc_key());
     for (int i = 0; i < 3; ++i) {
-        Done got, sent;
+        Done& got = fresh();
+        Done& sent = fresh();
         post_recv(*server, got, 0);
         ASSERT_NO_FATAL_FAILURE(map(0, 2 * kPage, Access::remote_read));
         ASSERT_NO_FATAL_FAILURE(advertise(sent));
@@ -194,7 +197,9 @@ TEST_F(RdmaQpHw, InvalidateOfAFreeKeyIsRefusedBeforeTheDeviceSeesIt) {
         return !posted && posted.error().code == Errc::invalid_argument;
     };
     EXPECT_TRUE(refused()) << "never bound";
-    Done got, sent, answered;
+    Done& got = fresh();
+    Done& sent = fresh();
+    Done& answered = fresh();
     post_recv(*server, got, 0);
     post_recv(*client, answered, kPage);
     ASSERT_NO_FATAL_FAILURE(map(0, kPage, Access::remote_read));
@@ -223,7 +228,8 @@ TEST_F(RdmaQpHw, ChainWithABadMemberPostsNothing) {
     EXPECT_EQ(posted.error().code, Errc::invalid_argument);
     EXPECT_EQ(client->qp->outstanding(), 0u);
     EXPECT_EQ(client->qp->send_room(), 64u);
-    Done got, sent;
+    Done& got = fresh();
+    Done& sent = fresh();
     post_recv(*server, got, 0);
     ASSERT_NO_FATAL_FAILURE(advertise(sent));
     ASSERT_TRUE(run_until(*loop, [&] { return got.count == 1 && sent.count == 1; }));
@@ -232,7 +238,8 @@ TEST_F(RdmaQpHw, ChainWithABadMemberPostsNothing) {
 
 TEST_F(RdmaQpHw, StaleKeyIsRefusedAndEndsTheConnection) {
     ASSERT_NO_FATAL_FAILURE(alloc_key());
-    Done got, sent;
+    Done& got = fresh();
+    Done& sent = fresh();
     post_recv(*server, got, 0);
     ASSERT_NO_FATAL_FAILURE(map(0, kPage, Access::remote_read));
     ASSERT_NO_FATAL_FAILURE(advertise(sent));
@@ -249,7 +256,8 @@ TEST_F(RdmaQpHw, StaleKeyIsRefusedAndEndsTheConnection) {
 
 TEST_F(RdmaQpHw, KeyWithoutTheRightIsRefused) {
     ASSERT_NO_FATAL_FAILURE(alloc_key());
-    Done got, sent;
+    Done& got = fresh();
+    Done& sent = fresh();
     post_recv(*server, got, 0);
     ASSERT_NO_FATAL_FAILURE(map(0, kPage, Access::remote_read));
     ASSERT_NO_FATAL_FAILURE(advertise(sent));
@@ -259,16 +267,16 @@ TEST_F(RdmaQpHw, KeyWithoutTheRightIsRefused) {
 }
 
 TEST_F(RdmaQpHw, ErrorFlushesEverythingOnceAndInOrder) {
-    std::vector<std::unique_ptr<Done>> recvs;
+    std::vector<Done*> recvs;
     for (std::size_t i = 0; i < 10; ++i) {
-        recvs.push_back(std::make_unique<Done>());
+        recvs.push_back(&fresh());
         post_recv(*client, *recvs.back(), i * kPage);
     }
     EXPECT_EQ(client->qp->outstanding(), 10u);
     client->qp->set_error();
     EXPECT_TRUE(client->qp->in_error());
     ASSERT_TRUE(run_until(*loop, [&] { return client->qp->outstanding() == 0; }));
-    for (const auto& recv : recvs) {
+    for (const Done* recv : recvs) {
         EXPECT_EQ(recv->count, 1u);
         EXPECT_EQ(recv->last.status, WcStatus::flushed);
     }
@@ -278,7 +286,8 @@ TEST_F(RdmaQpHw, ErrorFlushesEverythingOnceAndInOrder) {
 
 // Unsignaled sends that went well tell nobody, and still do not keep the queue pair from draining.
 TEST_F(RdmaQpHw, SilentSendsDrain) {
-    Done received, silent;
+    Done& received = fresh();
+    Done& silent = fresh();
     for (std::size_t i = 0; i < 5; ++i)
         post_recv(*server, received, i * kPage);
     const Sge sge = client->sge(0, 16);
@@ -306,7 +315,7 @@ TEST_F(RdmaQpHw, SilentSendsDrain) {
 // The queue is far longer than any run without a completion: it never fills for good.
 TEST_F(RdmaQpHw, SilentSendsNeverFillTheQueue) {
     const Sge sge = client->sge(0, 16);
-    Done received;
+    Done& received = fresh();
     std::uint32_t posted = 0;
     for (std::size_t i = 0; i < 32; ++i)
         post_recv(*server, received, i * kPage);
@@ -319,7 +328,7 @@ TEST_F(RdmaQpHw, SilentSendsNeverFillTheQueue) {
         if (done) {
             ++posted;
         } else {
-            ASSERT_EQ(done.error().code, Errc::again);
+            ASSERT_EQ(done.error().code, Errc::again) << to_string(done.error());
         }
         const std::uint32_t want = posted;
         ASSERT_TRUE(run_until(*loop, [&] { return received.count + 16 > want; }));
