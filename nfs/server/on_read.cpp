@@ -28,13 +28,18 @@ struct ReadState : FileOp, ClosingFile {
     nfsstat3 status = NFS3_OK;
 };
 
-void fill(READ3res& res, const Attr& attr, std::uint64_t offset,
+// `attr` is younger than the data: of a file that grew meanwhile it does not tell that nothing was
+// left to read. Neither bytes nor the end would be no answer: Linux takes it for an IO error.
+void fill(READ3res& res, const Attr& attr, const READ3args& args,
           std::span<std::byte> data) noexcept {
+    const std::uint64_t offset = args.offset;
+    const bool nothing_left = data.empty() && args.count > 0;
     READ3resok& ok = res.READ3res_u.resok;
     res.status = NFS3_OK;
     ok.file_attributes = to_post_op(attr);
     ok.count = static_cast<std::uint32_t>(data.size());
-    ok.eof = offset >= attr.size || data.size() >= attr.size - offset ? TRUE : FALSE;
+    const bool at_end = offset >= attr.size || data.size() >= attr.size - offset;
+    ok.eof = nothing_left || at_end ? TRUE : FALSE;
     ok.data.data_len = ok.count;
     ok.data.data_val = data.empty() ? nullptr : as_chars(data.data());
 }
@@ -43,7 +48,7 @@ void answer(sunrpc::SvcCall& call) noexcept {
     auto& state = state_of<ReadState>(call);
     auto& res = res_of<READ3res>(call);
     if (state.status == NFS3_OK && state.after) {
-        fill(res, *state.after, args_of<READ3args>(call).offset, state.buffer.first(state.moved));
+        fill(res, *state.after, args_of<READ3args>(call), state.buffer.first(state.moved));
     } else {
         res.status = state.status == NFS3_OK ? NFS3ERR_IO : state.status;
         res.READ3res_u.resfail.file_attributes = to_post_op(state.after);

@@ -1,5 +1,6 @@
 #include "tests/nfs/nfs_world.hpp"
 #include "tests/support/alloc_counter.hpp"
+#include "tests/support/vfs_wrap.hpp"
 
 namespace nfsrdma::testing {
 namespace {
@@ -99,6 +100,40 @@ TEST_P(B74, EofIsSetExactlyAtTheEnd) {
     }
     const Handle empty = w.file(w.root, "empty");
     EXPECT_TRUE(w.read(empty, 0, 1).eof);
+}
+
+// A file that another caller writes to as soon as it was read.
+class Growing final : public VfsWrap {
+  public:
+    nfsstat3 read_now(const nfs::IoFile& file, std::uint64_t offset, std::span<std::byte> into,
+                      std::uint32_t& moved) noexcept override {
+        const nfsstat3 status = VfsWrap::read_now(file, offset, into, moved);
+        std::uint32_t written = 0;
+        const std::byte more[8]{};
+        EXPECT_EQ(VfsWrap::write_now(file, offset + moved, more, written), NFS3_OK);
+        return status;
+    }
+};
+
+// RFC 1813 s3.3.6: neither bytes nor the end tells a client nothing; Linux takes it for an IO
+// error.
+TEST(OnReadGrowing, NothingReadIsTheEndThoughTheFileGrewMeanwhile) {
+    NfsWorld w(Backend::mem);
+    auto growing = std::make_shared<Growing>();
+    ASSERT_TRUE(static_cast<bool>(w.server.add_export("/growing", growing)));
+    nfs::FhBytes fh =
+        nfs::encode_fh(w.server.handle_key(), {nfs::export_id_of("/growing"), growing->root()});
+    const Handle file = w.file(Handle::of(nfs::to_fh3(fh)), "f");
+    for (const std::uint32_t count : {100u, 1u << 20}) {  // where the size is asked first, too
+        const std::uint64_t end = w.attr(file).size;
+        const ReadReply nothing = w.read(file, end, count);
+        EXPECT_EQ(nothing.status, NFS3_OK);
+        EXPECT_EQ(nothing.count, 0u);
+        EXPECT_TRUE(nothing.eof);
+    }
+    const ReadReply some = w.read(file, 0, 100);
+    EXPECT_GT(some.count, 0u);
+    EXPECT_FALSE(some.eof);  // there is more by now
 }
 
 TEST_P(B75, OffsetsNearTheEndOfTheRangeReadNothing) {
