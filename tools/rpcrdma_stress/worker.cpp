@@ -134,7 +134,12 @@ void Worker::run_look() {
 void Worker::step_done() {
     if (fault_timer_.armed()) {
         field_.loop().disarm(fault_timer_);
-        if (plan_.cancel) ++field_.tally().cancelled_too_late;
+        if (plan_.disconnect && connection_->up()) {  // then the others' calls are hit
+            ++field_.tally().disconnected;
+            connection_->disconnect();
+        } else {
+            ++field_.tally().cancelled_too_late;
+        }
     }
     next_step();
 }
