@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# The interop matrix, inside the guest: guest.sh BIN [ROW...]. One line for each check in /out/results; exit status 1 when one
+# of them failed.
+#
+#  row  client                                server                              over
+#   1   nfsrdma                               nfsrdmad                            rdma-core on rxe
+#   2   nfsrdma                               Linux nfsd                          rdma-core on rxe
+#   3   Linux mount                           nfsrdmad                            rdma-core on rxe
+#   4   nfsrdma on softroce (peer)            Linux nfsd on rxe                   RoCEv2 on the wire
+#   5   Linux mount on rxe                    nfsrdmad on softroce (peer)         RoCEv2 on the wire
+#   6   rping, rpcrdma-ping                   each other                          RoCEv2 on the wire
+#   7   nfsrdma on softroce (peer)            nfsrdmad on rdma-core               RoCEv2 on the wire
+BIN=$1
+OUT=/out
+shift
+rows=("$@")
+[ ${#rows[@]} -gt 0 ] || rows=(6 4 5 1 2 3 7)
+here=$(dirname "$0")
+source "$here/lib.sh"
+source "$here/tool_checks.sh"
+source "$here/mount_checks.sh"
+
+# Linux's device of the programs, where this build has it.
+has_rdma_core() { "$BIN/nfsrdma" --help | grep -q rdmacore; }
+softroce_client=(ip netns exec peer "$BIN/nfsrdma" --bind 10.9.0.2:4791)
+rxe_client=("$BIN/nfsrdma" --device rdmacore:rxe0)
+flight=32  # our server grants 32 credits at first, Linux's 64
+
+rpings() { # SIZE: rping on rxe pings us
+    peer timeout 30 "$BIN/rpcrdma-ping" -s -a 10.9.0.2 &
+    local pid=$!
+    sleep 1.5
+    timeout 30 rping -c -a 10.9.0.2 -C 20 -S "$1" -V -v | tail -n 2
+    wait "$pid" || fail "rpcrdma-ping ended with status $?"
+}
+pings_rping() { # SIZE
+    timeout 30 rping -s -a 10.9.0.1 -C 20 -S "$1" -V &
+    local pid=$!
+    sleep 1.5
+    peer timeout 30 "$BIN/rpcrdma-ping" -c -a 10.9.0.1 -C 20 -S "$1" --bind 10.9.0.2:4791
+    wait "$pid" || true  # it ends with an error whenever its client goes first
+}
+row_6() {
+    local size
+    for size in 64 4096 65535; do
+        check 6 "rping to rpcrdma-ping $size B" rpings "$size"
+        check 6 "rpcrdma-ping to rping $size B" pings_rping "$size"
+    done
+    check 6 "clean disconnect" qps_are "$base_qps"
+}
+# captured ROW COMMAND: what goes over the wire meanwhile is kept for tshark, in $OUT/row-ROW.pcap.
+captured() {
+    # Each packet is one frame only when the sending interface leaves segmentation to the stack.
+    peer ethtool -K v1 tx-udp-segmentation off
+    dumpcap -q -i v0 -B 32 -w "$scratch/row.pcap" -f 'udp port 4791' 2>"$scratch/dumpcap.log" &
+    local dump=$!
+    for _ in $(seq 50); do ! grep -q File "$scratch/dumpcap.log" || break; sleep 0.2; done
+    check "$1" "work for a capture" "$2"
+    sleep 1
+    kill -INT "$dump"
+    wait "$dump"
+    cp "$scratch/row.pcap" "$OUT/row-$1.pcap"
+    peer ethtool -K v1 tx-udp-segmentation on
+}
+row_4() {
+    client=("${softroce_client[@]}" --mountport 20048) url=nfs://10.9.0.1/srv/linux export=/srv/linux
+    captured 4 tool_capture
+    flight=48 tool_row 4
+}
+row_2() {
+    client=("${rxe_client[@]}" --mountport 20048) url=nfs://10.9.0.1/srv/linux export=/srv/linux
+    flight=48 tool_row 2
+}
+serve_ours() { # ROW ADDRESS PREFIX... -- OPTION...
+    local row=$1 address=$2
+    shift 2
+    export=/srv/ours mnt=/mnt/$row
+    mountpoint -q "$export" || { mkdir -p "$export" && mount -t tmpfs -o size=512m none "$export"; }
+    local -a how=("$@")
+    if ! start_ours "nfsrdmad-$row" "${how[@]}" --export "$export=/export" --listen "$address:20050" --mountd-port 20051 \
+        --state-dir "$scratch/state" --stats-json "$OUT/nfsrdmad-$row.json" >"$scratch/said"; then
+        say "$row" "start of nfsrdmad" "FAILED: $(tail -n 1 "$scratch/said")"
+        return 1
+    fi
+}
+end_ours() { # ROW
+    local status=0
+    stop_ours || status=$?
+    check "$1" "end of nfsrdmad" ended_well "$status"
+}
+mounted_at_ours() { # ROW ADDRESS
+    address=$2 options=port=20050,mountport=20051
+    mount_row "$1"
+    check "$1" "clean disconnect" qps_are "$base_qps"
+}
+row_5() {
+    serve_ours 5 10.9.0.2 ip netns exec peer -- || return
+    address=10.9.0.2 options=port=20050,mountport=20051
+    captured 5 mount_capture
+    mounted_at_ours 5 10.9.0.2
+    server_is_killed 5 10.9.0.2 ip netns exec peer --
+    end_ours 5
+}
+row_3() {
+    serve_ours 3 10.9.0.1 -- --device rdmacore:rxe0 || return
+    mounted_at_ours 3 10.9.0.1
+    server_is_killed 3 10.9.0.1 -- --device rdmacore:rxe0
+    end_ours 3
+}
+row_1() {
+    serve_ours 1 10.9.0.1 -- --device rdmacore:rxe0 || return
+    client=("${rxe_client[@]}") url=nfs://10.9.0.1:20050/export
+    tool_row 1
+    end_ours 1
+}
+row_7() {
+    serve_ours 7 10.9.0.1 -- --device rdmacore:rxe0 || return
+    client=("${softroce_client[@]}") url=nfs://10.9.0.1:20050/export
+    tool_row 7
+    end_ours 7
+}
+# Our server is killed in the middle of writes and comes again: the Linux client goes on, and no byte is lost.
+server_is_killed() { # ROW ADDRESS PREFIX... -- OPTION...
+    check "$1" "mount to kill the server" mount_it || return
+    (for i in 1 2 3 4; do cp "$scratch/files/16MiB+5" "$mnt/survivor.$i" || exit 1; done; sync -f "$mnt") &
+    local copying=$!
+    sleep 1
+    kill -9 "$server_pid"
+    wait "$server_pid" 2>/dev/null
+    sleep 1
+    serve_ours "$@" || return
+    limit=200 check "$1" "server killed under load" survives "$copying"
+    check "$1" "unmount after that" umount_it
+}
+survives() { # PID
+    tail --pid="$1" -f /dev/null
+    local i
+    for i in 1 2 3 4; do cmp "$scratch/files/16MiB+5" "$export/survivor.$i" || fail "file $i differs"; done
+    rm "$export"/survivor.*
+}
+
+: >"$OUT/results"
+limit=120 check 0 "fixtures" python3 "$here/fixtures.py" "$scratch"
+start_nfsd >>"$OUT/log" 2>&1 || say 0 "start of nfsd" "FAILED: $(tail -n 1 "$OUT/log")"
+base_qps=$(qps)
+for row in "${rows[@]}"; do
+    case $row in
+        1 | 2 | 3 | 7) has_rdma_core || { say "$row" all "skipped: needs rdma-core: these programs have no such device"; continue; } ;;
+    esac
+    from=$SECONDS
+    "row_$row"
+    say "$row" time "ok ($((SECONDS - from)) s)"
+done
+say 0 "kernel" "$(if dmesg | grep -Eq 'BUG:|Oops|general protection|WARNING:'; then
+    dmesg >"$OUT/dmesg"
+    echo "FAILED: $(grep -E 'BUG:|Oops|general protection|WARNING:' "$OUT/dmesg" | head -n 1)"
+else echo ok; fi)"
+! grep -q ' FAILED: ' "$OUT/results"
