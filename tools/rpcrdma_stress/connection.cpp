@@ -90,7 +90,7 @@ void Connection::disconnect() noexcept {
 }
 
 void Connection::end() noexcept {
-    if (!transport_->idle()) return;
+    if (!transport_->idle() || owner_.connection_busy(*this)) return;
     owner_.connection_gone(*this);
     client_.reset();
     add(past_, transport_->counters());

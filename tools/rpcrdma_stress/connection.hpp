@@ -14,6 +14,8 @@ class Connection;
 class ConnectionOwner {
   public:
     virtual void connection_up(Connection& connection) noexcept = 0;
+    // Whether a call on it still waits to be answered: some failures are told a turn later.
+    virtual bool connection_busy(const Connection& connection) const noexcept = 0;
     // Before the transport dies, when all of its calls have been answered: gives back what is its.
     virtual void connection_gone(Connection& connection) noexcept = 0;
     // `why`: what ended it, when it was not disconnect() or close().

@@ -77,6 +77,11 @@ void Stress::note_verifier(const char* verifier) noexcept {
     verifier_ = now;
 }
 
+bool Stress::connection_busy(const Connection& connection) const noexcept {
+    return std::any_of(workers_.begin(), workers_.end(),
+                       [&](const auto& worker) { return worker->calls(connection); });
+}
+
 void Stress::connection_up(Connection& connection) noexcept {
     for (const auto& worker : workers_)
         worker->connection_up(connection);

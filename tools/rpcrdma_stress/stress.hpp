@@ -57,6 +57,7 @@ class Stress final : public Field, public ConnectionOwner {
     void trouble(const std::string& what) noexcept override;
     void note_verifier(const char* verifier) noexcept override;
 
+    bool connection_busy(const Connection& connection) const noexcept override;
     void connection_up(Connection& connection) noexcept override;
     void connection_gone(Connection& connection) noexcept override;
     void connection_lost(Connection& connection, const Error& why) noexcept override;

@@ -65,6 +65,10 @@ class Worker {
     void start(const nfs::client::FileHandle& first, const nfs::client::FileHandle& second);
     bool finished() const noexcept { return finished_; }
     bool idle() const noexcept { return pending_ == nullptr; }
+    // A call on this connection waits for its answer.
+    bool calls(const Connection& connection) const noexcept {
+        return pending_ != nullptr && connection_ == &connection;
+    }
     void connection_up(Connection& connection) noexcept;
     void connection_gone(Connection& connection) noexcept;
     void stop() noexcept;  // after Field::stopped: a pending call is cancelled
