@@ -9,10 +9,9 @@
 #include <unistd.h>
 
 #include "base/unique_fd.hpp"
+#include "tools/device/open.hpp"
 #include "tools/rpcrdma_stress/report.hpp"
 #include "tools/rpcrdma_stress/stress.hpp"
-#include "verbs/softroce/softroce.hpp"
-#include "verbs/softroce/udp_wire.hpp"
 
 namespace nfsrdma::stress {
 namespace {
@@ -25,13 +24,13 @@ void add_where(CLI::App& app, Options& options) {
            "nfs://HOST[:PORT]/EXPORT/DIRECTORY: works only inside a directory that it makes "
            "there, and removes it at the end")
         ->required();
-    app.add_option("--device", options.device,
-                   "RDMA device: softroce is RoCEv2 in user space, over UDP")
-        ->check(CLI::IsMember({"softroce"}))
+    app.add_option("--device", options.device, devices::kChoiceHelp)
+        ->check(devices::check_choice)
+        ->type_name(devices::kChoiceType)
         ->capture_default_str();
-    app.add_option(
-        "--bind", options.bind,
-        "local ADDRESS[:PORT] of the device (default: the address that leads to the server)");
+    app.add_option("--bind", options.bind,
+                   "softroce: local ADDRESS[:PORT] of the device (default: the address that leads "
+                   "to the server)");
     app.add_option("--registration", options.registration,
                    "how memory is opened to the server: a key bound for each call (auto, bind), or "
                    "all of it for good (static: unsafe, for measurements)")
@@ -44,6 +43,15 @@ void add_where(CLI::App& app, Options& options) {
                    "seconds to wait for each answer, and for a server that takes no connections")
         ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();
+    options.mount_proto = "auto";
+    app.add_option("--mountproto", options.mount_proto,
+                   "how MOUNT is asked; auto: over RDMA, and where the server has none there (a "
+                   "Linux server) over TCP, then UDP")
+        ->check(CLI::IsMember({"auto", "rdma", "tcp", "udp"}))
+        ->capture_default_str();
+    app.add_option("--mountport", options.mount_port,
+                   "port of the server's mountd over TCP or UDP (default: its rpcbind is asked)")
+        ->check(CLI::Range(1, 65535));
 }
 
 void add_load(CLI::App& app, Options& options) {
@@ -89,19 +97,6 @@ Result<std::unique_ptr<Loop>> make_loop(const Options& options) {
     return Loop::create(how);
 }
 
-Result<std::unique_ptr<verbs::Device>> make_device(Loop& loop, const Options& options,
-                                                   const SockAddr& server) {
-    std::unique_ptr<verbs::softroce::Wire> wire;
-    if (options.bind.empty()) {
-        NR_TRY_ASSIGN(wire, verbs::softroce::create_udp_wire_towards(server));
-    } else {
-        verbs::softroce::UdpOptions udp;
-        NR_TRY_ASSIGN(udp.bind, SockAddr::parse(options.bind, 0));
-        NR_TRY_ASSIGN(wire, verbs::softroce::create_udp_wire(udp));
-    }
-    return verbs::softroce::create_device(loop, std::move(wire), {});
-}
-
 // The first signal ends the run in order; the second one kills.
 class Signals final : public FdWatch {
   public:
@@ -142,21 +137,30 @@ class Signals final : public FdWatch {
     int number_ = 0;
 };
 
-int trouble(const std::string& what) {
+int trouble(const std::string& what) {  // also for what is but worth knowing
     (void)std::fprintf(stderr, "rpcrdma-stress: %s\n", what.c_str());
     return kFailed;
 }
 
 int stress(const Options& options, const tool::Url& url) {
-    const Result<SockAddr> found = SockAddr::resolve(url.host, url.port);
+    Result<SockAddr> found = SockAddr::resolve(url.host, url.port);
     if (!found) return trouble("unknown host " + url.host + ": " + to_string(found.error()));
-    const SockAddr server = *Result<SockAddr>(found);
+    const SockAddr server = *found;
     Result<std::unique_ptr<Loop>> made = make_loop(options);
     if (!made) return trouble("cannot start: " + to_string(made.error()));
     const std::unique_ptr<Loop> loop = *std::move(made);
-    Result<std::unique_ptr<verbs::Device>> opened = make_device(*loop, options, server);
-    if (!opened) return trouble("cannot open the softroce device: " + to_string(opened.error()));
-    const std::unique_ptr<verbs::Device> device = *std::move(opened);
+    devices::Request request;
+    request.choice = devices::parse_choice(options.device).value_or(devices::Choice{});
+    request.address = server;
+    if (!options.bind.empty()) {
+        Result<SockAddr> bind = SockAddr::parse(options.bind, 0);
+        if (!bind) return trouble("--bind " + options.bind + ": " + to_string(bind.error()));
+        request.bind = *bind;
+    }
+    Result<devices::Opened> opened = devices::open(*loop, request);
+    if (!opened) return trouble(devices::explain(request, opened.error()));
+    if (request.choice.kind == devices::Kind::automatic) (void)trouble(opened->line);
+    const std::unique_ptr<verbs::Device> device = std::move(opened->device);
     Stress run(*device, server, url, options);
     const Signals signals(*loop, run);
     const StressResult result = run.run();

@@ -8,6 +8,8 @@ namespace nfsrdma::stress {
 struct Options {
     std::string dir;  // nfs://HOST/EXPORT/DIRECTORY, in which a directory of the run's own is made
     std::string device = "softroce", bind, registration = "auto", loop = "auto";
+    std::string mount_proto = "rdma";  // how MOUNT is asked
+    std::uint16_t mount_port = 0;      // 0: rpcbind is asked
     std::uint64_t seed = 1;
     double seconds = 10;    // unless ops is set
     std::uint64_t ops = 0;  // steps of all workers together

@@ -138,8 +138,19 @@ nfs::client::Outcome Stress::run(nfs::client::Op& op) {
     return calls_->run(op);
 }
 
+void Stress::choose_mount() {
+    if (options_.mount_proto == "rdma") return;
+    tool::MountOptions how;
+    if (options_.mount_proto == "tcp") how.proto = tool::MountProto::tcp;
+    if (options_.mount_proto == "udp") how.proto = tool::MountProto::udp;
+    how.port = options_.mount_port;
+    bool truncated = false;
+    calls_->mounts().use(how, server_, sunrpc::AuthSys::of_process(truncated));
+}
+
 bool Stress::set_up() {
     calls_ = std::make_unique<tool::Calls>(connections_.front()->client(), url_);
+    choose_mount();
     if (!calls_->mount(url_.path)) {
         trouble("cannot mount " + url_.text());
         return false;

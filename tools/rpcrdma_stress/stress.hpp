@@ -66,6 +66,7 @@ class Stress final : public Field, public ConnectionOwner {
     bool wait_until(const std::function<bool()>& done, std::uint64_t limit_ns);
     bool connect();
     bool set_up();
+    void choose_mount();
     bool make_directories();
     bool make_common_file();
     nfs::client::FileHandle make_directory(const nfs::client::FileHandle& parent, std::string name);
