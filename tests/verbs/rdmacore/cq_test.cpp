@@ -1,0 +1,98 @@
+#include "verbs/rdmacore/cq.hpp"
+
+#include "tests/verbs/rdmacore/hw_world.hpp"
+#include "verbs/rdmacore/device.hpp"
+
+namespace nfsrdma::verbs::rdmacore::test {
+namespace {
+
+class RdmaCqHw : public HwTest {
+  protected:
+    void send_from_client(Done& sent) {
+        sge_ = client->sge(0, 16);
+        SendWr wr;
+        wr.sgl = {&sge_, 1};
+        wr.cqe = &sent;
+        wr.signaled = true;
+        WrChain chain;
+        chain.push_back(wr);
+        ASSERT_TRUE(client->qp->post_send(chain));
+    }
+    void post_recv(Done& done) {
+        recv_sge_ = server->sge(0, 4096);
+        RecvWr wr;
+        wr.cqe = &done;
+        wr.sgl = {&recv_sge_, 1};
+        ASSERT_TRUE(server->qp->post_recv(wr));
+    }
+    Sge sge_, recv_sge_;
+};
+
+TEST_F(RdmaCqHw, SizesOutOfRangeAreRefused) {
+    auto& device = static_cast<RdmaDevice&>(*client_device);
+    EXPECT_FALSE(device.create_cq(0));
+    EXPECT_FALSE(device.create_cq(device.max_cqe() + 1));
+}
+
+// A loop that sleeps is woken by the completion channel: much sooner than its limit.
+TEST_F(RdmaCqHw, SleepingLoopIsWoken) {
+    loop.reset();
+    LoopOptions options;
+    options.spin_us = 0;
+    loop = std::move(*Loop::create(options));
+    open(client_device, {});
+    open(server_device, {});
+    connect();
+    const std::uint64_t before = loop->counters().sleeps;
+    for (int i = 0; i < 20; ++i) {
+        Done& received = fresh();
+        Done& sent = fresh();
+        post_recv(received);
+        send_from_client(sent);
+        ASSERT_TRUE(run_until(*loop, [&] { return received.count == 1 && sent.count == 1; }));
+    }
+    EXPECT_GT(loop->counters().sleeps, before);
+}
+
+// What came between the last poll and the request for an event is not slept over.
+TEST_F(RdmaCqHw, ArmSeesWhatCameMeanwhile) {
+    connect();
+    Done& received = fresh();
+    Done& sent = fresh();
+    post_recv(received);
+    send_from_client(sent);
+    // The device works while nobody polls.
+    bool found = false;
+    for (int i = 0; i < 100000 && !found; ++i)
+        found = !server->cq->arm();
+    EXPECT_EQ(received.count, 0u);
+    // Asked for before it came, the event is there instead.
+    if (found) {
+        EXPECT_EQ(server->cq->poll(), 1u);
+        EXPECT_EQ(received.count, 1u);
+    }
+    EXPECT_TRUE(run_until(*loop, [&] { return received.count == 1 && sent.count == 1; }));
+}
+
+// A queue of 4 entries grows with its queue pair.
+TEST_F(RdmaCqHw, GrowsWithItsQueuePairs) {
+    make_ends();
+    loop->remove(*client->cq);
+    client->cq = std::move(*client_device->create_cq(4));
+    loop->add(*client->cq);
+    client->id = std::move(*client_device->create_id(*client));
+    client->make_qp({256, 256, 1, 1});
+    Done& recv = fresh();
+    const Sge sge = client->sge(0, 64);
+    for (int i = 0; i < 256; ++i) {
+        RecvWr wr;
+        wr.cqe = &recv;
+        wr.sgl = {&sge, 1};
+        ASSERT_TRUE(client->qp->post_recv(wr));
+    }
+    client->qp->set_error();
+    ASSERT_TRUE(run_until(*loop, [&] { return recv.count == 256; }));
+}
+
+}  // namespace
+}  // namespace nfsrdma::verbs::rdmacore::test
