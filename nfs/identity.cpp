@@ -51,6 +51,7 @@ bool set_fsgid(std::uint32_t gid) noexcept {
 struct Identity::Thread {
     bool known = false;
     bool self = false;
+    bool kept = false;  // stays itself
     std::uint32_t uid = 0, gid = 0;
     const Identity* managed_by = nullptr;  // whose group cache the groups are from
     std::uint64_t serial = 0;              // and which
@@ -121,7 +122,19 @@ bool Identity::overrides(const Cred& cred) const noexcept {
     return owns_all_files_ && uid_of(cred) == 0;
 }
 
+bool Identity::is_self(const Cred& cred) const noexcept {
+    const std::uint32_t gid = cred.known ? cred.gid : options_.anon_gid;
+    return overrides(cred) && gid == own_gid_ && !drops_by_hand_;
+}
+
+void Identity::keep_thread() noexcept {
+    Thread& now = thread();
+    now.known = now.self = now.kept = true;
+    now.managed_by = nullptr;
+}
+
 bool Identity::is_quick(const Cred& cred) const noexcept {
+    if (switches_ && thread().kept) return is_self(cred);
     return !switches_ || !options_.manage_gids || !cred.known || groups_.has(cred.uid);
 }
 
@@ -158,6 +171,10 @@ bool Identity::is_same(const Thread& thread, const Cred& cred, std::uint32_t uid
 nfsstat3 Identity::become(const Cred& cred) noexcept {
     if (!switches_) return NFS3_OK;
     Thread& now = thread();
+    if (now.kept) {
+        NR_ASSERT(is_self(cred));  // is_quick() said so
+        return NFS3_OK;
+    }
     const std::uint32_t uid = uid_of(cred);
     const std::uint32_t gid = cred.known ? cred.gid : options_.anon_gid;
     const bool managed = options_.manage_gids && cred.known;

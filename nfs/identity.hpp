@@ -49,8 +49,13 @@ class Identity {
     // namespace does not have); the thread is itself then. May wait when is_quick() says no.
     nfsstat3 become(const Cred& cred) noexcept;
     void become_self() noexcept;
-    // become() asks nobody.
+    // become() asks nobody, and on a thread that stays itself changes nothing.
     bool is_quick(const Cred& cred) const noexcept;
+    // This thread is itself, as the one was that started it, and stays so: it never becomes
+    // anybody of whom is_quick() says no. For threads that use RDMA devices of the kernel: these
+    // take nothing from a thread whose credentials are not the very ones that opened them, and a
+    // thread that was somebody else meanwhile has new ones.
+    void keep_thread() noexcept;
 
     // Whom `cred` acts as.
     std::uint32_t uid_of(const Cred& cred) const noexcept;
@@ -62,6 +67,8 @@ class Identity {
     static Thread& thread() noexcept;
     bool set_ids(std::uint32_t uid, std::uint32_t gid, const std::uint32_t* groups,
                  std::size_t count) noexcept;
+    // As root that acts as itself: groups decide nothing for it.
+    bool is_self(const Cred& cred) const noexcept;
     bool is_same(const Thread& thread, const Cred& cred, std::uint32_t uid,
                  std::uint32_t gid) const noexcept;
     void set_capabilities(bool own) const noexcept;

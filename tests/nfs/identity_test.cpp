@@ -258,6 +258,30 @@ TEST_F(IdentityTest, NewFilesBelongToTheCaller) {
     std::filesystem::remove_all(dir, ignored);
 }
 
+// Of a thread that was never anybody else: what it may not become is told before.
+TEST_F(IdentityTest, AThreadThatIsKeptStaysItself) {
+    Identity identity({}, clock);
+    std::thread([&] {
+        const Told before = ask_system();
+        identity.keep_thread();
+        EXPECT_FALSE(identity.is_quick(cred_of(1000, 50)));
+        EXPECT_FALSE(identity.is_quick(cred_of(0, 50)));
+        EXPECT_FALSE(identity.is_quick(Cred{}));
+        EXPECT_TRUE(identity.is_quick(cred_of(0, 0, 16)));  // groups decide nothing for root
+        EXPECT_EQ(identity.become(cred_of(0, 0, 16)), NFS3_OK);
+        identity.become_self();
+        const Told after = ask_system();
+        EXPECT_EQ(after.fsuid, before.fsuid);
+        EXPECT_EQ(after.groups, before.groups);
+    }).join();
+    std::thread([&] {  // another is as free as ever
+        EXPECT_TRUE(identity.is_quick(cred_of(1000, 50)));
+        EXPECT_EQ(identity.become(cred_of(1000, 50)), NFS3_OK);
+        EXPECT_EQ(ask_system().fsuid, 1000u);
+    })
+        .join();
+}
+
 TEST_F(IdentityTest, IsDescribed) {
     IdentityOptions options;
     EXPECT_EQ(Identity(options, clock).describe(), "each caller acts as itself");

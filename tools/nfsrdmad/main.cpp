@@ -187,6 +187,12 @@ class Daemon {
             return false;
         }
         devices_ = *std::move(devices);
+        if (!devices::is_softroce(devices_->device(0))) {
+            // The kernel takes requests to its devices from the credentials alone that opened them.
+            identity_.keep_thread();
+            for (auto& worker : workers_)
+                worker->keep_identity(identity_);
+        }
         if (options_.device.kind == devices::Kind::automatic)
             log::info("--device auto takes {}", devices_->line());
         return true;

@@ -61,6 +61,7 @@ Result<void> Worker::listen(verbs::Device& device, const SockAddr& local, nfs::S
 
 void Worker::start() {
     thread_ = std::thread([this] {
+        if (kept_ != nullptr) kept_->keep_thread();
         loop_->run();
         done_.store(true, std::memory_order_release);
     });

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/loop.hpp"
+#include "nfs/identity.hpp"
 #include "nfs/server/server.hpp"
 #include "sunrpc/svc.hpp"
 #include "svcrdma/listener.hpp"
@@ -37,6 +38,8 @@ class Worker {
     Result<void> listen(verbs::Device& device, const SockAddr& local, nfs::Server& server,
                         pools::Registration registration);
     SockAddr local() const noexcept { return listener_->local(); }
+    // Before start: the thread never acts as a caller (nfs::Identity::keep_thread).
+    void keep_identity(nfs::Identity& identity) noexcept { kept_ = &identity; }
     void start();
     // Asks for the end: what is in progress may finish within `grace_ns`. done() tells when it is
     // over.
@@ -66,6 +69,7 @@ class Worker {
     WorkerShared shared_;
     std::unique_ptr<Loop> loop_;
     verbs::Device* device_ = nullptr;
+    nfs::Identity* kept_ = nullptr;
     sunrpc::SvcDispatcher dispatcher_;
     std::unique_ptr<svcrdma::Listener> listener_;
     std::thread thread_;
