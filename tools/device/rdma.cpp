@@ -27,6 +27,10 @@ std::vector<rdma::DeviceInfo> list_rdma_devices() {
     return rdma::list_devices();
 }
 
+rdma::MemlockLimit memlock_limit() noexcept {
+    return rdma::memlock_limit();
+}
+
 Result<std::unique_ptr<verbs::Device>> open_rdma_device(Loop& loop, const rdma::Options& options) {
     return rdma::open_device(loop, options);
 }
@@ -69,6 +73,10 @@ bool built_with_rdmacore() noexcept {
 
 std::vector<verbs::rdmacore::DeviceInfo> list_rdma_devices() {
     return {};
+}
+
+verbs::rdmacore::MemlockLimit memlock_limit() noexcept {
+    return {UINT64_MAX, UINT64_MAX, true};
 }
 
 Result<std::unique_ptr<verbs::Device>> open_rdma_device(

@@ -12,6 +12,7 @@ namespace nfsrdma::devices {
 
 bool built_with_rdmacore() noexcept;
 std::vector<verbs::rdmacore::DeviceInfo> list_rdma_devices();
+verbs::rdmacore::MemlockLimit memlock_limit() noexcept;  // without rdma-core: no limit
 Result<std::unique_ptr<verbs::Device>> open_rdma_device(Loop& loop,
                                                         const verbs::rdmacore::Options& options);
 
