@@ -2,10 +2,34 @@
 #include <cstdio>
 #include <exception>
 
+#include "tools/device/choice.hpp"
 #include "tools/rpcrdma_bench/nfs_ops.hpp"
 #include "tools/rpcrdma_bench/ratios.hpp"
+#include "tools/rpcrdma_bench/register_bench.hpp"
 
 namespace {
+
+CLI::App* declare_register(CLI::App& app, nfsrdma::bench::RegisterOptions& keys, bool& smoke) {
+    namespace devices = nfsrdma::devices;
+    CLI::App* command = app.add_subcommand(
+        "register",
+        "what a key costs that is bound and invalidated, against a registration of the same "
+        "memory; 32 at a time, on a device that talks to itself");
+    command->add_option("--device", keys.device, devices::kChoiceHelp)
+        ->check(devices::check_choice)
+        ->type_name(devices::kChoiceType)
+        ->capture_default_str();
+    command->add_option("--address", keys.address, "an address of the device")->required();
+    command->add_flag("--json", keys.json, "one JSON object a line");
+    command->add_flag("--smoke", smoke, "few and short pairs: shows that it runs, not how fast");
+    command->add_option("--pairs", keys.pairs.pairs, "pairs of each row")
+        ->check(CLI::Range(1, 101))
+        ->capture_default_str();
+    command->add_option("--seconds", keys.pairs.seconds, "of each side of a pair")
+        ->check(CLI::Range(0.05, 60.0))
+        ->capture_default_str();
+    return command;
+}
 
 // rpcrdma-bench: what this build reaches on this machine, as ratios to what the machine can do at
 // all.
@@ -34,6 +58,8 @@ int run(int argc, char** argv) {
     declare("ratios", "every ratio and counter, in one run");
     const CLI::App* ops =
         declare("nfs_ops", "NFS operations per second, beside the same by system calls");
+    nfsrdma::bench::RegisterOptions keys;
+    CLI::App* registering = declare_register(app, keys, smoke);
     std::string role, address;
     CLI::App* child = app.add_subcommand("role", "a child process of `ratios`")->group("");
     child->add_option("role", role)->required();
@@ -49,7 +75,8 @@ int run(int argc, char** argv) {
             (void)std::fprintf(stderr, "rpcrdma-bench: no such role: %s\n", role.c_str());
         return status < 0 ? 2 : status;
     }
-    if (smoke) options.pairs = {1, 0.1};
+    if (smoke) options.pairs = keys.pairs = {1, 0.1};
+    if (*registering) return nfsrdma::bench::run_register(keys);
     return *ops ? nfsrdma::bench::run_nfs_ops(options) : nfsrdma::bench::run_ratios(options);
 }
 
