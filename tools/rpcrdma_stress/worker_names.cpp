@@ -105,7 +105,7 @@ void Worker::create_again(createmode3 how) {
             place(file),
         [this, how](bool sure) {
             std::optional<Object>& slot = files_[plan_.slot];
-            if (!sure) return how == GUARDED ? step_done() : settle(slot, false);
+            if (!sure) return settle(slot, false);  // later it may make the name anew
             if (!expect(create_, {how == GUARDED ? NFS3ERR_EXIST : NFS3_OK})) return;
             if (how == GUARDED) return step_done();
             slot->model.set_size(0);
@@ -292,7 +292,7 @@ void Worker::mkdir() {
     mkdir_.args.where = at(name, name_);
     mkdir_.args.attributes = with_mode(kDirMode);
     issue(mkdir_, "MKDIR " + place(name), [this, object, again](bool sure) mutable {
-        if (!sure && again) return step_done();
+        if (!sure && again) return settle(subdir_, false);
         if (!sure) return sweep(object.names, true, [this] { step_done(); });
         if (!expect(mkdir_, {again ? NFS3ERR_EXIST : NFS3_OK})) return;
         if (again) return step_done();
