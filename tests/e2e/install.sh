@@ -5,8 +5,9 @@ source "$(dirname "$0")/lib.sh"
 build=$(dirname "$(realpath "$BIN")")
 prefix=$work/prefix
 cmake --install "$build" --prefix "$prefix" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "cmake --install"; }
+if sed -n 's/^-- \(Installing\|Up-to-date\): //p' "$work/log" | grep -v "^$prefix/" >&2; then fail "outside of the prefix"; fi
 for file in bin/nfsrdmad bin/nfsrdma bin/rpcrdma-ping bin/rpcrdma-dump share/man/man8/nfsrdmad.8 \
-    share/man/man5/nfsrdma-exports.5 share/man/man1/nfsrdma.1 lib/systemd/system/nfsrdmad.service; do
+    share/man/man5/nfsrdma-exports.5 share/man/man1/nfsrdma.1 share/man/man1/rpcrdma-stress.1 lib/systemd/system/nfsrdmad.service; do
     [ -s "$prefix/$file" ] || { find "$prefix" -type f >&2; fail "no $file"; }
 done
 
