@@ -59,6 +59,8 @@ class UringBackend final : public LoopBackendImpl {
     std::uint32_t peek() noexcept override;
     std::uint32_t wait(std::uint64_t timeout_ns) noexcept override;
     bool submit(FileOp& op) noexcept override;
+    std::uint16_t add_personality() noexcept override;
+    bool drop_personality(std::uint16_t personality) noexcept override;
     void flush() noexcept override;
 
   private:
@@ -234,6 +236,7 @@ bool UringBackend::queue(FileOp& op) noexcept {
             io_uring_prep_fsync(sqe, op.fd, IORING_FSYNC_DATASYNC);
             break;
     }
+    sqe->personality = op.personality;
     sqe->user_data = address_of(&op) | kTagFileOp;
     ++ops_in_kernel_;
     return true;
@@ -251,6 +254,17 @@ void UringBackend::complete(FileOp& op, std::int32_t result) noexcept {
         if (static_cast<std::size_t>(op.result) == op.buffer.size()) return finish(op, op.result);
     }
     pending_.push_back(op);
+}
+
+std::uint16_t UringBackend::add_personality() noexcept {
+    const int id = io_uring_register_personality(&ring_);
+    return id > 0 && id <= UINT16_MAX ? static_cast<std::uint16_t>(id) : std::uint16_t{0};
+}
+
+bool UringBackend::drop_personality(std::uint16_t personality) noexcept {
+    flush();
+    if (!pending_.empty() || io_uring_sq_ready(&ring_) > 0) return false;
+    return io_uring_unregister_personality(&ring_, personality) == 0;
 }
 
 // ---- waiting

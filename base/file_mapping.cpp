@@ -34,7 +34,8 @@ void on_bus_error(int /*signal*/, siginfo_t* /*info*/, void* /*context*/) {
 }
 
 // Apart: what setjmp returns to twice must not change.
-[[gnu::noinline]] void copy_pieces(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+[[gnu::noinline]] void copy_pieces(std::byte* to, const std::byte* from,
+                                   std::size_t bytes) noexcept {
     while (bytes > 0) {
         const std::size_t piece = std::min(bytes, kPiece);
         std::memcpy(to, from, piece);

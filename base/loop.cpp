@@ -34,6 +34,8 @@ namespace nfsrdma {
 
 namespace {
 
+std::atomic<std::uint64_t> last_serial{0};
+
 constexpr std::size_t kPostedMax = 1024;       // waiting in the bridge; then posters wait
 constexpr std::size_t kTimersReserved = 4096;  // armed at once before the heap has to grow
 constexpr std::uint32_t kReadyPerTurnMax = 4096;
@@ -77,8 +79,17 @@ Timer::~Timer() {
     if (loop_ != nullptr) loop_->disarm(*this);
 }
 
+std::uint16_t Loop::add_personality() noexcept {
+    return impl_->add_personality();
+}
+
+bool Loop::drop_personality(std::uint16_t personality) noexcept {
+    return impl_->drop_personality(personality);
+}
+
 Loop::Loop(const LoopOptions& options)
     : manual_clock_(options.clock),
+      serial_(++last_serial),
       blocking_threads_(options.blocking_threads),
       timers_(std::make_unique<TimerHeap>(kTimersReserved)),
       spin_max_ns_(options.spin_us * kNsPerUs),

@@ -7,6 +7,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/assert.hpp"
+#include "base/loop.hpp"
+
 namespace nfsrdma::nfs {
 namespace {
 
@@ -59,6 +62,71 @@ struct Identity::Thread {
     std::array<std::uint32_t, 16> groups{};
     std::vector<std::uint32_t> managed;
 };
+
+// The callers that a loop of this thread has personalities for.
+struct Identity::Ring {
+    static constexpr std::size_t kCallersMax = 64;
+    struct Caller {
+        const Identity* identity = nullptr;
+        Cred cred;
+        std::uint16_t personality = 0;
+        std::uint64_t used = 0;
+    };
+    std::uint64_t loop = 0;  // its serial
+    std::uint64_t uses = 0;
+    std::size_t count = 0;
+    std::array<Caller, kCallersMax> callers;
+
+    // Where a new one goes: a free place, or that of the one that was used least lately.
+    Caller* place(Loop& of) noexcept {
+        if (count < kCallersMax) return &callers.at(count++);
+        Caller& old = *std::min_element(callers.begin(), callers.end(),
+                                        [](auto& a, auto& b) { return a.used < b.used; });
+        const bool is_free = old.personality == 0 || of.drop_personality(old.personality);
+        old.personality = is_free ? 0 : old.personality;
+        return is_free ? &old : nullptr;
+    }
+};
+
+namespace {
+bool same_caller(const Cred& a, const Cred& b) noexcept {
+    return a.known == b.known && a.uid == b.uid && a.gid == b.gid &&
+           a.group_count == b.group_count &&
+           std::equal(a.groups.begin(), a.groups.begin() + a.group_count, b.groups.begin());
+}
+}  // namespace
+
+std::uint16_t Identity::personality(Loop& loop, const Cred& cred) noexcept {
+    if (!switches_ || overrides(cred) || !is_quick(cred)) return 0;
+    static thread_local Ring ring;
+    if (ring.loop != loop.serial()) {
+        ring.loop = loop.serial();
+        ring.count = 0;
+    }
+    for (std::size_t i = 0; i < ring.count; ++i) {
+        Ring::Caller& at = ring.callers.at(i);
+        if (at.identity != this || !same_caller(at.cred, cred)) continue;
+        at.used = ++ring.uses;
+        return at.personality;
+    }
+    Ring::Caller* const made = ring.place(loop);
+    if (made == nullptr) return 0;
+    *made = {this, cred, 0, ++ring.uses};
+    if (become(cred) == NFS3_OK) made->personality = loop.add_personality();
+    become_self();
+    return made->personality;
+}
+
+void Identity::obey_limits() noexcept {
+    struct __user_cap_header_struct header {};
+    header.version = _LINUX_CAPABILITY_VERSION_3;
+    CapabilityData data{};
+    if (::syscall(SYS_capget, &header, data.data()) != 0) return;
+    constexpr auto kBit = static_cast<std::uint32_t>(CAP_SYS_RESOURCE);
+    data[kBit / 32].effective &= ~(1u << (kBit % 32));
+    // Less than what it has is always allowed.
+    NR_ASSERT(::syscall(SYS_capset, &header, data.data()) == 0);
+}
 
 Identity::Thread& Identity::thread() noexcept {
     static thread_local Thread state;

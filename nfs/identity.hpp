@@ -57,6 +57,16 @@ class Identity {
     // thread that was somebody else meanwhile has new ones.
     void keep_thread() noexcept;
 
+    // For FileOp::personality on `loop`, this thread's: file IO that the kernel does for the
+    // caller, with the caller's limits. 0: as this process; where become() would have to wait,
+    // where the loop has no personalities, and for who may do everything.
+    std::uint16_t personality(Loop& loop, const Cred& cred) noexcept;
+
+    // Quotas and space kept for root hold for callers whatever this process may: gives up the
+    // capability that overrides them, for the calling thread and those that it starts. Before an
+    // Identity is made.
+    static void obey_limits() noexcept;
+
     // Whom `cred` acts as.
     std::uint32_t uid_of(const Cred& cred) const noexcept;
     // No permission of a file keeps it out.
@@ -64,6 +74,7 @@ class Identity {
 
   private:
     struct Thread;
+    struct Ring;
     static Thread& thread() noexcept;
     bool set_ids(std::uint32_t uid, std::uint32_t gid, const std::uint32_t* groups,
                  std::size_t count) noexcept;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/file_mapping.hpp"
+#include "base/loop.hpp"
 #include "nfs/fh.hpp"
 #include "nfs/nfs3_types.hpp"
 
@@ -188,6 +189,9 @@ class Vfs {
     virtual bool io_attr_blocks() const noexcept { return false; }
     // Flushes a file without an fd.
     virtual nfsstat3 sync_now(const IoFile& /*file*/) noexcept { return NFS3_OK; }
+
+    // For FileOp::personality of a write for this caller; the loop's thread.
+    virtual std::uint16_t personality(Loop& /*loop*/, const Cred& /*cred*/) noexcept { return 0; }
 
     // Called every second or so by one thread: closes what need not be open.
     virtual void tidy() noexcept {}

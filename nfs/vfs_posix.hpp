@@ -94,6 +94,10 @@ class VfsPosix final : public Vfs {
     std::optional<nfsstat3> open_io_at_once(const Cred& cred, NodeId node, IoUse use,
                                             IoFile& out) noexcept override;
 
+    std::uint16_t personality(Loop& loop, const Cred& cred) noexcept override {
+        return identity_ == nullptr ? std::uint16_t{0} : identity_->personality(loop, cred);
+    }
+
     void tidy() noexcept override;
 
     // Files answer from memory (tmpfs, ramfs): FileOp::in_line.

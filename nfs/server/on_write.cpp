@@ -124,6 +124,9 @@ void write_opened(sunrpc::SvcCall& call, Opened& opened) noexcept {
     state.in_line = opened.file.in_line;
     state.fd = opened.file.fd;
     state.offset = args.offset;
+    if (state.fd >= 0 && !state.in_line) {
+        state.personality = state.vfs->personality(call.rqst->xprt->loop(), opened.found.cred);
+    }
     const std::uint32_t count = std::min(args.count, call.rqst->xprt->max_payload());
     if (count != 0) state.buffer = {as_bytes(args.data.data_val), count};
     write_all(state);

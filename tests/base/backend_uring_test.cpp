@@ -1,11 +1,16 @@
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/unique_fd.hpp"
 #include "tests/base/deny_syscall.hpp"
 #include "tests/base/loop_fixture.hpp"
 
@@ -51,6 +56,46 @@ TEST(UringBackend, ManyLoopsMayLiveAtOnce) {
         EXPECT_EQ(loop->run_once(kLong), 1u);
     }
     EXPECT_EQ(timer.calls, loops.size());
+}
+
+// A write to a program by who is not root takes its set-id bits away; one by root does not.
+TEST(UringBackend, FileOpIsDoneAsItsPersonality) {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root: acting as another user";
+    LoopOptions options;
+    options.backend = LoopBackend::io_uring;
+    auto made = Loop::create(options);
+    if (!made) GTEST_SKIP() << "needs io_uring: " << to_string(made.error());
+    Loop& loop = **made;
+    std::uint16_t other = 0;
+    std::thread([&] {  // ids are a thread's own; the ring is the process's
+        ::syscall(SYS_setfsuid, 12345);
+        other = loop.add_personality();
+    })
+        .join();
+    ASSERT_NE(other, 0);
+    std::string name = testing::TempDir() + "/personality.XXXXXX";
+    const UniqueFd file(::mkstemp(name.data()));
+    ASSERT_TRUE(file);
+    ::unlink(name.c_str());
+    std::array<std::byte, 16> data{};
+    for (const std::uint16_t personality : {std::uint16_t{0}, other}) {
+        ASSERT_EQ(::fchmod(file.get(), 04755), 0);
+        TestOp write(FileOp::Kind::write);
+        write.fd = file.get();
+        write.buffer = data;
+        write.personality = personality;
+        loop.submit(write);
+        ASSERT_TRUE(loop.run_until([](void* op) { return static_cast<TestOp*>(op)->calls == 1; },
+                                   &write, 10 * kNsPerSec));
+        EXPECT_EQ(write.moved, 16);
+        struct stat status {};
+        ASSERT_EQ(::fstat(file.get(), &status), 0);
+        EXPECT_EQ(status.st_mode & 07777u, personality == 0 ? 04755u : 0755u);
+    }
+    EXPECT_TRUE(loop.drop_personality(other));
+    EXPECT_FALSE(loop.drop_personality(other));
+    options.backend = LoopBackend::epoll;
+    EXPECT_EQ((*Loop::create(options))->add_personality(), 0);
 }
 
 }  // namespace

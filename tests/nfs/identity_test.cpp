@@ -17,6 +17,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/loop.hpp"
 #include "tests/support/needs_root.hpp"
 
 namespace nfsrdma::nfs {
@@ -280,6 +281,46 @@ TEST_F(IdentityTest, AThreadThatIsKeptStaysItself) {
         EXPECT_EQ(ask_system().fsuid, 1000u);
     })
         .join();
+}
+
+TEST_F(IdentityTest, PersonalityIsKeptForEachCallerOfALoop) {
+    LoopOptions options;
+    options.backend = LoopBackend::io_uring;
+    auto loop = Loop::create(options);
+    if (!loop) GTEST_SKIP() << "needs io_uring: " << to_string(loop.error());
+    Identity identity({}, clock);
+    const std::uint16_t first = identity.personality(**loop, cred_of(1000, 50, 3));
+    EXPECT_NE(first, 0);
+    EXPECT_EQ(ask_system().fsuid, 0u) << "the thread is itself again";
+    EXPECT_EQ(identity.personality(**loop, cred_of(1000, 50, 3)), first);
+    EXPECT_NE(identity.personality(**loop, cred_of(1000, 50, 2)), first);
+    EXPECT_NE(identity.personality(**loop, cred_of(1001, 50, 3)), first);
+    EXPECT_EQ(identity.personality(**loop, cred_of(0, 0)), 0) << "root is who we are";
+    // Many callers take turns; each has one still.
+    for (std::uint32_t uid = 2000; uid < 2300; ++uid)
+        EXPECT_NE(identity.personality(**loop, cred_of(uid, 50)), 0) << uid;
+    EXPECT_NE(identity.personality(**loop, cred_of(1000, 50, 3)), 0);
+    // Another loop knows nothing of these.
+    auto other = Loop::create(options);
+    ASSERT_TRUE(other);
+    loop->reset();
+    EXPECT_NE(identity.personality(**other, cred_of(1000, 50, 3)), 0);
+    options.backend = LoopBackend::epoll;
+    EXPECT_EQ(identity.personality(**Loop::create(options), cred_of(1000, 50, 3)), 0);
+}
+
+TEST_F(IdentityTest, LimitsHoldForEverybody) {
+    EXPECT_TRUE(in_child([this] {
+        if (!has_capability(ask_system(), CAP_SYS_RESOURCE)) return true;  // not in this container
+        Identity::obey_limits();
+        Identity identity({}, clock);
+        if (!identity.switches() || has_capability(ask_system(), CAP_SYS_RESOURCE)) return false;
+        if (identity.become(cred_of(1000, 50)) != NFS3_OK) return false;
+        if (has_capability(ask_system(), CAP_SYS_RESOURCE)) return false;
+        identity.become_self();
+        return !has_capability(ask_system(), CAP_SYS_RESOURCE) &&
+               has_capability(ask_system(), CAP_DAC_OVERRIDE);
+    }));
 }
 
 TEST_F(IdentityTest, IsDescribed) {

@@ -334,6 +334,7 @@ int run(int argc, const char* const* argv) {
     // Before any thread: all inherit it, and the main thread alone takes them.
     if (::pthread_sigmask(SIG_BLOCK, &Daemon::signals(), nullptr) != 0) return 1;
     if (std::signal(SIGPIPE, SIG_IGN) == SIG_ERR) return 1;
+    nfs::Identity::obey_limits();
     ::umask(0);  // modes are the clients' business
     warn_of(options);
     return Daemon(options).run();
