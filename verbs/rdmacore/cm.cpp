@@ -170,9 +170,10 @@ RdmaListener::~RdmaListener() {
 Result<void> RdmaListener::start(const SockAddr& local) noexcept {
     NR_TRY_ASSIGN(id_, cm_.make_id(*this));
     int only = 1;  // as sockets of ours: each family has its own listener
-    if (local.is_v6())
+    if (local.is_v6()) {
         static_cast<void>(
             rdma_set_option(id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only));
+    }
     // The library takes a pointer to what it only reads.
     if (rdma_bind_addr(id_.get(), const_cast<sockaddr*>(local.sa())) != 0)
         return Error{Errc::system, errno, "listen: bind the address"};
@@ -195,9 +196,10 @@ void RdmaListener::on_event(const RawEvent& event) noexcept {
         case RDMA_CM_EVENT_ADDR_CHANGE: {
             id_.reset();
             const SockAddr local = local_;
-            if (auto again = start(local); !again)
+            if (auto again = start(local); !again) {
                 log::error("{}: cannot listen at {} again: {}", cm_.device().name(),
                            local.to_string(), nfsrdma::to_string(again.error()));
+            }
             return;
         }
         case RDMA_CM_EVENT_ADDR_RESOLVED:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
@@ -369,17 +368,17 @@ void RdmaCmId::establish(const RawEvent* event) noexcept {
 
 void RdmaCmId::fail_attempt(const char* step, int error) noexcept {
     if (!attempting()) return;
-    log::info("{}: connection with {}: {}: {}", cm_.device().name(), peer_.to_string(), step,
-              error > 0 ? std::strerror(error) : "failed");
+    log::info("{}: connection with {}: {}", cm_.device().name(), peer_.to_string(),
+              nfsrdma::to_string(Error{Errc::system, error > 0 ? error : 0, step}));
     end_attempt(CmEventType::unreachable, 0, {});
 }
 
 void RdmaCmId::end_attempt(CmEventType type, std::uint16_t reason,
                            std::span<const std::byte> private_data) noexcept {
     set_outcome(type, reason, private_data);
-    if (state_ == State::accepted) static_cast<void>(rdma_disconnect(id_.get()));
     move_to(State::closed);
     qp_->set_error();
+    id_.reset();  // tells the peer, if it is still there, and ignores what it may yet answer
     tell_later();
 }
 

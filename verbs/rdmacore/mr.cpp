@@ -28,23 +28,23 @@ namespace {
 constexpr Error kBadMap{Errc::invalid_argument, 0, "map memory region"};
 constexpr std::uint32_t kKeyByteBits = 8;
 
-std::uint64_t mebibytes(std::uint64_t bytes) noexcept {
-    return bytes >> 20;
+std::uint64_t kibibytes(std::uint64_t bytes) noexcept {
+    return bytes >> 10;
 }
 
 void explain_memlock(std::size_t length, int error) noexcept {
     if (error != ENOMEM && error != EPERM && error != EAGAIN) return;
     const MemlockLimit limit = memlock_limit();
     if (limit.exempt || limit.soft == UINT64_MAX) {
-        log::error("cannot register {} MiB of memory: out of memory or of the device's tables",
-                   mebibytes(length));
+        log::error("cannot register {} KiB of memory: out of memory or of the device's tables",
+                   kibibytes(length));
         return;
     }
     log::error(
-        "cannot register {} MiB of memory: RLIMIT_MEMLOCK is {} MiB. Raise it: `ulimit -l "
+        "cannot register {} KiB of memory: RLIMIT_MEMLOCK is {} KiB. Raise it: `ulimit -l "
         "unlimited`, LimitMEMLOCK=infinity in the systemd unit, --ulimit memlock=-1 of the "
         "container, or give the program CAP_IPC_LOCK",
-        mebibytes(length), mebibytes(limit.soft));
+        kibibytes(length), kibibytes(limit.soft));
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ KeyMr::~KeyMr() {
 }
 
 void KeyMr::detach() noexcept {
-    if (linked()) qp_->keys().erase(*this);
+    if (qp_ != nullptr && linked()) qp_->keys().erase(*this);
     qp_ = nullptr;
 }
 

@@ -1,5 +1,10 @@
 #include "verbs/rdmacore/mr.hpp"
 
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "tests/verbs/rdmacore/hw_world.hpp"
 
 namespace nfsrdma::verbs::rdmacore::test {
@@ -109,6 +114,49 @@ TEST_F(RdmaMrHw, KeyOfADeadConnectionIsDead) {
     client->close();
     EXPECT_EQ(map_error(*key, pages, 0, 10, address_of(pages[0])), Errc::reconnect);
     client->mr.reset();  // no window holds it
+}
+
+// Without the privilege to lock memory and with a low limit of it.
+class LowMemlock {
+  public:
+    LowMemlock() {
+        EXPECT_EQ(::getrlimit(RLIMIT_MEMLOCK, &limit_), 0);
+        const rlimit low{64 * 1024, limit_.rlim_max};
+        EXPECT_EQ(::setrlimit(RLIMIT_MEMLOCK, &low), 0);
+        EXPECT_EQ(::syscall(SYS_capget, &header_, caps_.data()), 0);
+        auto less = caps_;
+        less[0].effective &= ~(1u << CAP_IPC_LOCK);
+        EXPECT_EQ(::syscall(SYS_capset, &header_, less.data()), 0);
+    }
+    ~LowMemlock() {
+        EXPECT_EQ(::syscall(SYS_capset, &header_, caps_.data()), 0);
+        EXPECT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit_), 0);
+    }
+    LowMemlock(const LowMemlock&) = delete;
+    LowMemlock& operator=(const LowMemlock&) = delete;
+
+  private:
+    rlimit limit_{};
+    __user_cap_header_struct header_{_LINUX_CAPABILITY_VERSION_3, 0};
+    std::array<__user_cap_data_struct, 2> caps_{};
+};
+
+TEST_F(RdmaMrHw, WantOfLockableMemoryIsExplained) {
+    const Pages memory(std::size_t{1} << 20);
+    ::testing::internal::CaptureStderr();
+    Errc code = Errc::closed;
+    {
+        const LowMemlock low;
+        EXPECT_FALSE(memlock_limit().exempt);
+        EXPECT_EQ(memlock_limit().soft, 64u * 1024);
+        const auto region = client->pd->register_memory(memory.span(), Access::local_write);
+        if (!region) code = region.error().code;
+    }
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(code, Errc::system);
+    EXPECT_NE(said.find("RLIMIT_MEMLOCK is 64 KiB"), std::string::npos) << said;
+    EXPECT_NE(said.find("ulimit -l"), std::string::npos) << said;
+    EXPECT_NE(said.find("LimitMEMLOCK"), std::string::npos) << said;
 }
 
 TEST(KeyState, Names) {
