@@ -162,7 +162,7 @@ std::string text_of(const MountTrouble& trouble, const char* proto) {
             return "the export takes calls that Kerberos signs only, which this program cannot "
                    "make; export it with sec=sys as well";
     }
-    return at;
+    return {};
 }
 
 }  // namespace
