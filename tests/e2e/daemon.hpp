@@ -41,10 +41,10 @@ class Daemon {
     Daemon& operator=(const Daemon&) = delete;
     void reload() const { NR_ASSERT(::kill(pid_, SIGHUP) == 0); }
     // Its exit status; -1 when a signal ended it.
-    int end() {
+    int end(int signal = SIGTERM) {
         if (pid_ <= 0) return 0;
         int status = 0;
-        ::kill(pid_, SIGTERM);
+        ::kill(pid_, signal);
         NR_ASSERT(::waitpid(pid_, &status, 0) == pid_);
         pid_ = 0;
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

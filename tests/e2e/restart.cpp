@@ -11,14 +11,12 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 #include "base/loop.hpp"
 #include "nfs/client/client.hpp"
 #include "sunrpc/auth.hpp"
+#include "tests/e2e/daemon.hpp"
 #include "verbs/softroce/softroce.hpp"
 #include "verbs/softroce/udp_wire.hpp"
 #include "xprtrdma/transport.hpp"
@@ -39,11 +37,11 @@ using nfs::client::Outcome;
 using nfs::client::ReadOp;
 using nfs::client::RenameOp;
 using nfs::client::WriteOp;
+using testing::Daemon;
 
 constexpr std::uint32_t kWrites = 1000, kFiles = 20, kBytes = 4096;
 constexpr std::uint32_t kAnsweredBefore = 200;  // of kWrites, when the server is killed
 constexpr std::uint64_t kLimitNs = 60 * kNsPerSec;
-constexpr int kDacReadSearch = 2;  // CAP_DAC_READ_SEARCH
 
 [[noreturn]] void fail(const std::string& what) {
     std::fprintf(stderr, "restart: %s\n", what.c_str());
@@ -58,48 +56,6 @@ T take(Result<T> result, const char* what) {
     if (!result) fail(std::string(what) + ": " + to_string(result.error()));
     return *std::move(result);
 }
-
-class Daemon {
-  public:
-    // Returns when it serves.
-    Daemon(const std::vector<std::string>& words, bool keeps_privilege) {
-        int out[2];
-        expect(::pipe(out) == 0, "pipe");
-        pid_ = ::fork();
-        expect(pid_ >= 0, "fork");
-        if (pid_ == 0) {
-            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (!keeps_privilege && ::geteuid() == 0)
-                expect(::prctl(PR_CAPBSET_DROP, kDacReadSearch, 0, 0, 0) == 0, "prctl");
-            ::dup2(out[1], 1);
-            std::vector<char*> arguments;
-            for (const std::string& word : words)
-                arguments.push_back(const_cast<char*>(word.c_str()));  // as execv wants it
-            arguments.push_back(nullptr);
-            ::execv(arguments[0], arguments.data());
-            ::_exit(127);
-        }
-        ::close(out[1]);
-        std::string line;
-        for (char c = 0; c != '\n' && ::read(out[0], &c, 1) == 1;)
-            line.push_back(c);
-        ::close(out[0]);
-        expect(line.rfind("nfsrdmad: serving", 0) == 0, "nfsrdmad did not start: " + line);
-    }
-    ~Daemon() { end(SIGTERM); }
-    Daemon(const Daemon&) = delete;
-    Daemon& operator=(const Daemon&) = delete;
-    void end(int signal) {
-        if (pid_ <= 0) return;
-        ::kill(pid_, signal);
-        int status = 0;
-        expect(::waitpid(pid_, &status, 0) == pid_, "waitpid");
-        pid_ = 0;
-    }
-
-  private:
-    pid_t pid_ = 0;
-};
 
 // One connection, and calls one after the other over it.
 class Connection {
@@ -196,20 +152,20 @@ class Test {
           mode_(std::move(mode)) {}
 
     void run() {
-        auto daemon = std::make_unique<Daemon>(words(address_, "/data"), mode_ != "state");
+        auto daemon = std::make_unique<Daemon>(options(address_, "/data"));
         auto connection = std::make_unique<Connection>(parse(address_), "/data");
         make_tree(*connection);
         if (mode_ == "twins") {
             // While the first one still serves.
             const std::string other = "127.254" + address_.substr(address_.find('.', 4));
-            const Daemon second(words(other, "/another/name"), true);
+            const Daemon second(options(other, "/another/name"));
             Connection to_second(parse(other), nullptr);
             expect_handles(to_second);
             return;
         }
         write_and_kill(*connection, *daemon);
         connection.reset();
-        daemon = std::make_unique<Daemon>(words(address_, "/data"), mode_ != "state");
+        daemon = std::make_unique<Daemon>(options(address_, "/data"));
         Connection again(parse(address_), nullptr);
         if (mode_ == "nothing") {
             GetattrOp op;
@@ -228,19 +184,22 @@ class Test {
         expect(static_cast<bool>(address), "bad address " + text);
         return *address;
     }
-    std::vector<std::string> words(const std::string& address, const std::string& name) const {
-        std::vector<std::string> out = {nfsrdmad_,
-                                        "--listen",
-                                        address,
-                                        "--log-level",
-                                        "warn",
-                                        "--export",
-                                        dir_ + "/export=" + name + ":rw,no_root_squash,fsid=1234"};
+    testing::DaemonOptions options(const std::string& address, const std::string& name) const {
+        testing::DaemonOptions all;
+        all.opens_by_handle = mode_ != "state";
+        std::vector<std::string>& out = all.words;
+        out = {nfsrdmad_,
+               "--listen",
+               address,
+               "--log-level",
+               "warn",
+               "--export",
+               dir_ + "/export=" + name + ":rw,no_root_squash,fsid=1234"};
         if (mode_ != "nothing") {
             out.insert(out.end(), {"--handle-key", dir_ + "/key"});
         }
         if (mode_ == "state") out.insert(out.end(), {"--state-dir", dir_ + "/state"});
-        return out;
+        return all;
     }
 
     // Directories and files below each other, one of them renamed.
