@@ -2,6 +2,32 @@
 
 namespace nfsrdma::devices {
 
+const char* name_of(verbs::rdmacore::Transport transport) noexcept {
+    switch (transport) {
+        case verbs::rdmacore::Transport::infiniband:
+            return "InfiniBand";
+        case verbs::rdmacore::Transport::roce:
+            return "RoCE";
+        case verbs::rdmacore::Transport::iwarp:
+            return "iWARP";
+        case verbs::rdmacore::Transport::other:
+            return "another transport";
+    }
+    return "";
+}
+
+const char* name_of(verbs::rdmacore::Strategy strategy) noexcept {
+    switch (strategy) {
+        case verbs::rdmacore::Strategy::automatic:
+            return "what the device can do best";
+        case verbs::rdmacore::Strategy::windows:
+            return "memory windows";
+        case verbs::rdmacore::Strategy::register_each:
+            return "registration of each call's memory";
+    }
+    return "";
+}
+
 #if NR_WITH_RDMACORE
 
 namespace {
@@ -43,15 +69,7 @@ Result<std::unique_ptr<RdmaDevices>> RdmaDevices::create(std::span<Loop* const> 
 }
 
 std::string keys_of(const verbs::Device& device) {
-    switch (rdma::strategy_of(device)) {
-        case rdma::Strategy::windows:
-            return "keys are memory windows";
-        case rdma::Strategy::register_each:
-            return "each call registers its memory, which is slow";
-        case rdma::Strategy::automatic:
-            break;
-    }
-    return rdma::to_string(rdma::strategy_of(device));
+    return std::string("keys are made by ") + name_of(rdma::strategy_of(device));
 }
 
 #else

@@ -11,6 +11,9 @@
 namespace nfsrdma::devices {
 
 bool built_with_rdmacore() noexcept;
+// For people, with rdma-core and without.
+const char* name_of(verbs::rdmacore::Transport transport) noexcept;
+const char* name_of(verbs::rdmacore::Strategy strategy) noexcept;
 std::vector<verbs::rdmacore::DeviceInfo> list_rdma_devices();
 verbs::rdmacore::MemlockLimit memlock_limit() noexcept;  // without rdma-core: no limit
 Result<std::unique_ptr<verbs::Device>> open_rdma_device(Loop& loop,
@@ -25,7 +28,7 @@ class RdmaDevices {
     virtual verbs::Device& device(std::uint32_t index) noexcept = 0;
 };
 
-// "memory windows", "registration of each call's memory"; of a device that is one of rdma-core's.
+// "keys are made by ..."; of a device that is one of rdma-core's.
 std::string keys_of(const verbs::Device& device);
 
 }  // namespace nfsrdma::devices

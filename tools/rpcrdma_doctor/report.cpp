@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 
+#include "tools/device/rdma.hpp"
 #include "tools/nfsrdma/text.hpp"
 
 namespace nfsrdma::doctor {
@@ -51,7 +52,7 @@ void tell_device(std::string& out, const DeviceInfo& device) {
         out += ": " + device.error + '\n';
         return;
     }
-    out += std::string(": ") + to_string(device.transport);
+    out += std::string(": ") + devices::name_of(device.transport);
     if (!device.firmware.empty()) out += ", firmware " + device.firmware;
     std::array<char, 40> id{};
     (void)std::snprintf(id.data(), id.size(), ", vendor 0x%x part 0x%x\n", device.vendor_id,
@@ -62,7 +63,7 @@ void tell_device(std::string& out, const DeviceInfo& device) {
     out += "    memory windows of type 2B: ";
     out += device.windows_2b ? "yes, " + std::to_string(device.max_mw) : "no";
     out += "; keys would be made by ";
-    out += to_string(device.strategy);
+    out += devices::name_of(device.strategy);
     out += device.caps.remote_invalidate ? "; peers may invalidate them\n"
                                          : "; peers may not invalidate them\n";
     out += "    limits: " + std::to_string(device.max_qp) + " queue pairs of " +

@@ -1,3 +1,4 @@
+#include "tools/device/rdma.hpp"
 #include "tools/nfsrdma/json.hpp"
 #include "tools/rpcrdma_doctor/report.hpp"
 
@@ -42,11 +43,11 @@ std::string json_of(const verbs::rdmacore::DeviceInfo& device) {
     out.add("name", device.name);
     if (!device.error.empty()) return out.add("error", device.error).text();
     const auto port = [](const verbs::rdmacore::PortInfo& entry) { return json_of(entry); };
-    return out.add("transport", to_string(device.transport))
+    return out.add("transport", devices::name_of(device.transport))
         .add("firmware", device.firmware)
         .add("vendor_id", device.vendor_id)
         .add("part_id", device.part_id)
-        .add("strategy", to_string(device.strategy))
+        .add("strategy", devices::name_of(device.strategy))
         .add("windows_2b", device.windows_2b)
         .add("remote_invalidate", device.caps.remote_invalidate)
         .add("qps", device.max_qp)

@@ -15,6 +15,11 @@ TEST(RdmaSeam, EveryDeviceHasAName) {
     }
 }
 
+TEST(RdmaSeam, NamesAreForPeople) {
+    EXPECT_STREQ(name_of(verbs::rdmacore::Transport::iwarp), "iWARP");
+    EXPECT_STREQ(name_of(verbs::rdmacore::Strategy::windows), "memory windows");
+}
+
 TEST(RdmaSeam, ADeviceThatIsNotThere) {
     auto loop = Loop::create({});
     ASSERT_TRUE(static_cast<bool>(loop));
