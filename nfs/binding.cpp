@@ -58,10 +58,10 @@ std::uint32_t read_item(const void* args) noexcept {
 std::uint32_t readlink_item(const void* /*args*/) noexcept {
     return NFS3_PATH_MAX;
 }
-// The counts are of the resok structures; the smallest reply, and a failure, may need more than a
-// small count.
+// RFC 1813 counts all of the resok structure; Linux's server only the entries, so that what is
+// around them comes on top. Without that room it answers with ERR_CHUNK.
 std::uint32_t dir_reply(std::uint32_t count) noexcept {
-    return 4 + std::min(std::max(count, kDirListBytes), std::uint32_t{NFS3_DATA_MAX});
+    return 4 + kDirListBytes + std::min(count, std::uint32_t{NFS3_DATA_MAX});
 }
 std::uint32_t readdir_reply(const void* args) noexcept {
     return dir_reply(static_cast<const READDIR3args*>(args)->count);
