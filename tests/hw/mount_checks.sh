@@ -92,7 +92,7 @@ mount_row() {
     check "$1" "rename" mount_renames
     check "$1" "hard link" mount_hard_links
     check "$1" "sparse file" mount_sparse
-    check "$1" "64 at a time" mount_in_flight
+    limit=180 check "$1" "64 at a time" mount_in_flight
     check "$1" "counters of the Linux client" mount_shows_counters
     check "$1" "connect again" mount_connects_again
     check "$1" "remove" mount_cleans_up

@@ -61,7 +61,7 @@ tool_sparse() {
 tool_in_flight() { # 64 files at a time, of sizes that go inline and that do not
     mkdir -p "$scratch/many"
     local i
-    for i in $(seq 192); do head -c $((i * 300)) "$scratch/digits" >"$scratch/many/$i"; done
+    for i in $(seq 128); do head -c $((i * 400)) "$scratch/digits" >"$scratch/many/$i"; done
     rm -rf "$scratch/many.back"
     tool --stats put -r -j 64 "$scratch/many" "$url/many" 2>"$scratch/stats"
     echo "calls in flight at most: $(stat_of in_flight_max)"
@@ -119,7 +119,7 @@ tool_row() {
     check "$1" "rename" tool_renames
     check "$1" "hard link" tool_hard_links
     check "$1" "sparse file" tool_sparse
-    check "$1" "64 at a time" tool_in_flight
+    limit=180 check "$1" "64 at a time" tool_in_flight
     check "$1" "clean disconnect" qps_are "$base_qps"
     check "$1" "connect again" tool_connects_again
     case $1 in 1 | 4) limit=180 check "$1" "20 killed clients" tool_is_killed ;; esac
