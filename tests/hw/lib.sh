@@ -130,5 +130,5 @@ start_nfsd() {
     echo '/srv/linux *(rw,no_root_squash,insecure,no_subtree_check,fsid=7)' >/etc/exports
     : >/var/lib/nfs/etab
     rpcbind -w || return 1
-    rpc.mountd --port 20048 && exportfs -ra && rpc.nfsd --no-nfs-version 4 --rdma=20049 4
+    rpc.mountd --port 20048 && exportfs -ra && rpc.nfsd --no-nfs-version 4 --rdma=20049 8
 }
