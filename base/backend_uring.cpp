@@ -60,7 +60,6 @@ class UringBackend final : public LoopBackendImpl {
     std::uint32_t wait(std::uint64_t timeout_ns) noexcept override;
     bool submit(FileOp& op) noexcept override;
     std::uint16_t add_personality() noexcept override;
-    bool drop_personality(std::uint16_t personality) noexcept override;
     void flush() noexcept override;
 
   private:
@@ -259,12 +258,6 @@ void UringBackend::complete(FileOp& op, std::int32_t result) noexcept {
 std::uint16_t UringBackend::add_personality() noexcept {
     const int id = io_uring_register_personality(&ring_);
     return id > 0 && id <= UINT16_MAX ? static_cast<std::uint16_t>(id) : std::uint16_t{0};
-}
-
-bool UringBackend::drop_personality(std::uint16_t personality) noexcept {
-    flush();
-    if (!pending_.empty() || io_uring_sq_ready(&ring_) > 0) return false;
-    return io_uring_unregister_personality(&ring_, personality) == 0;
 }
 
 // ---- waiting

@@ -28,9 +28,11 @@ thread_local sigjmp_buf* way_back = nullptr;
 std::atomic<bool> allowed{false};
 struct sigaction replaced {};
 
-void on_bus_error(int /*signal*/, siginfo_t* /*info*/, void* /*context*/) {
-    if (way_back != nullptr) siglongjmp(*way_back, 1);
+void on_bus_error(int /*signal*/, siginfo_t* info, void* /*context*/) {
+    const bool was_sent = info->si_code <= 0;  // by a process: no fault will come again
+    if (way_back != nullptr && !was_sent) siglongjmp(*way_back, 1);
     ::sigaction(SIGBUS, &replaced, nullptr);
+    if (was_sent) (void)::raise(SIGBUS);
 }
 
 // Apart: what setjmp returns to twice must not change.

@@ -7,7 +7,7 @@
 
 namespace nfsrdma {
 
-// A file of memory (tmpfs, ramfs) mapped to be read. A copy out of it runs two to three times as
+// A file of memory (tmpfs) mapped to be read. A copy out of it runs two to three times as
 // fast as pread, whose copy waits for cold memory (docs/adr: file IO). It pays for a file that is
 // read again: the first touch of a page costs what the copy gains.
 //

@@ -83,10 +83,6 @@ std::uint16_t Loop::add_personality() noexcept {
     return impl_->add_personality();
 }
 
-bool Loop::drop_personality(std::uint16_t personality) noexcept {
-    return impl_->drop_personality(personality);
-}
-
 Loop::Loop(const LoopOptions& options)
     : manual_clock_(options.clock),
       serial_(++last_serial),

@@ -79,8 +79,8 @@ struct FileOp : ListHook<FileOp> {
     // of bytes a turn (docs/adr: file IO).
     bool in_line = false;
     int fd = -1;
-    // Whom it is done as, from Loop::add_personality; 0: as this process. Heeded where the backend
-    // hands the operation to the kernel (not in line, not on a helper thread).
+    // Whom it is done as, from Loop::add_personality; 0: as whoever the thread acts as then. Heeded
+    // where the backend hands the operation to the kernel (not in line, not on a helper thread).
     std::uint16_t personality = 0;
     // Of `fd`, to read from where it reaches and holds; lent until `done`.
     const FileMapping* mapping = nullptr;
@@ -181,10 +181,8 @@ class Loop {
     void submit(FileOp& op) noexcept;
     void submit(BlockingWork& work) noexcept;
     // Keeps whom the calling thread acts as now (ids, groups, capabilities), for
-    // FileOp::personality; this thread. 0: the backend cannot, or has too many already.
+    // FileOp::personality, as long as the loop lives. 0: the backend cannot, or has too many.
     std::uint16_t add_personality() noexcept;
-    // False while an operation that names it may be waiting: it is kept.
-    bool drop_personality(std::uint16_t personality) noexcept;
     // Differs from that of any other loop of the process, also of those that are gone.
     std::uint64_t serial() const noexcept { return serial_; }
     // Read on the loop's thread.

@@ -27,9 +27,7 @@ class LoopBackendImpl {
     virtual std::uint32_t wait(std::uint64_t timeout_ns) noexcept = 0;
     // A file operation that may block; false when it has to go to the helper threads.
     virtual bool submit(FileOp& op) noexcept = 0;
-    // As Loop has them.
-    virtual std::uint16_t add_personality() noexcept { return 0; }
-    virtual bool drop_personality(std::uint16_t /*personality*/) noexcept { return true; }
+    virtual std::uint16_t add_personality() noexcept { return 0; }  // as Loop has it
     // Hands what was queued to the kernel.
     virtual void flush() noexcept {}
 

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <unordered_map>
 
 #include "base/assert.hpp"
 #include "base/loop.hpp"
@@ -63,58 +64,56 @@ struct Identity::Thread {
     std::vector<std::uint32_t> managed;
 };
 
-// The callers that a loop of this thread has personalities for.
-struct Identity::Ring {
-    static constexpr std::size_t kCallersMax = 64;
+namespace {
+
+// The personalities that one loop has for callers; its thread's. None is ever given back: an
+// operation in flight may name it, and there are only so many callers.
+struct Personalities {
+    static constexpr std::size_t kCallersMax = 4096;
     struct Caller {
-        const Identity* identity = nullptr;
+        const Identity* identity;
         Cred cred;
-        std::uint16_t personality = 0;
-        std::uint64_t used = 0;
+        bool operator==(const Caller& other) const noexcept {
+            const auto groups = cred.groups.begin();
+            return identity == other.identity && cred.known == other.cred.known &&
+                   cred.uid == other.cred.uid && cred.gid == other.cred.gid &&
+                   cred.group_count == other.cred.group_count &&
+                   std::equal(groups, groups + cred.group_count, other.cred.groups.begin());
+        }
+    };
+    struct Hash {
+        std::size_t operator()(const Caller& caller) const noexcept {
+            std::size_t sum = (std::size_t{caller.cred.uid} << 32) + caller.cred.gid;
+            for (std::uint32_t i = 0; i < caller.cred.group_count; ++i)
+                sum = sum * 31 + caller.cred.groups.at(i);
+            return sum;
+        }
     };
     std::uint64_t loop = 0;  // its serial
-    std::uint64_t uses = 0;
-    std::size_t count = 0;
-    std::array<Caller, kCallersMax> callers;
-
-    // Where a new one goes: a free place, or that of the one that was used least lately.
-    Caller* place(Loop& of) noexcept {
-        if (count < kCallersMax) return &callers.at(count++);
-        Caller& old = *std::min_element(callers.begin(), callers.end(),
-                                        [](auto& a, auto& b) { return a.used < b.used; });
-        const bool is_free = old.personality == 0 || of.drop_personality(old.personality);
-        old.personality = is_free ? 0 : old.personality;
-        return is_free ? &old : nullptr;
-    }
+    std::uint16_t own = 0;   // this process's
+    std::unordered_map<Caller, std::uint16_t, Hash> callers;
 };
 
-namespace {
-bool same_caller(const Cred& a, const Cred& b) noexcept {
-    return a.known == b.known && a.uid == b.uid && a.gid == b.gid &&
-           a.group_count == b.group_count &&
-           std::equal(a.groups.begin(), a.groups.begin() + a.group_count, b.groups.begin());
-}
 }  // namespace
 
 std::uint16_t Identity::personality(Loop& loop, const Cred& cred) noexcept {
-    if (!switches_ || overrides(cred) || !is_quick(cred)) return 0;
-    static thread_local Ring ring;
-    if (ring.loop != loop.serial()) {
-        ring.loop = loop.serial();
-        ring.count = 0;
+    if (!switches_) return 0;
+    static thread_local Personalities known;
+    if (known.loop != loop.serial()) {
+        become_self();
+        known.loop = loop.serial();
+        known.own = loop.add_personality();
+        known.callers.clear();
     }
-    for (std::size_t i = 0; i < ring.count; ++i) {
-        Ring::Caller& at = ring.callers.at(i);
-        if (at.identity != this || !same_caller(at.cred, cred)) continue;
-        at.used = ++ring.uses;
-        return at.personality;
-    }
-    Ring::Caller* const made = ring.place(loop);
-    if (made == nullptr) return 0;
-    *made = {this, cred, 0, ++ring.uses};
-    if (become(cred) == NFS3_OK) made->personality = loop.add_personality();
+    if (overrides(cred) || !is_quick(cred)) return known.own;
+    const Personalities::Caller caller{this, cred};
+    const auto at = known.callers.find(caller);
+    if (at != known.callers.end()) return at->second;
+    if (known.callers.size() >= Personalities::kCallersMax) return known.own;
+    const std::uint16_t made = become(cred) == NFS3_OK ? loop.add_personality() : known.own;
     become_self();
-    return made->personality;
+    if (made != 0) known.callers.emplace(caller, made);
+    return made != 0 ? made : known.own;
 }
 
 void Identity::obey_limits() noexcept {

@@ -58,8 +58,8 @@ class Identity {
     void keep_thread() noexcept;
 
     // For FileOp::personality on `loop`, this thread's: file IO that the kernel does for the
-    // caller, with the caller's limits. 0: as this process; where become() would have to wait,
-    // where the loop has no personalities, and for who may do everything.
+    // caller, with the caller's limits. This process's own for who may do everything, and where
+    // become() would have to wait; 0 where the loop has none.
     std::uint16_t personality(Loop& loop, const Cred& cred) noexcept;
 
     // Quotas and space kept for root hold for callers whatever this process may: gives up the
@@ -74,7 +74,6 @@ class Identity {
 
   private:
     struct Thread;
-    struct Ring;
     static Thread& thread() noexcept;
     bool set_ids(std::uint32_t uid, std::uint32_t gid, const std::uint32_t* groups,
                  std::size_t count) noexcept;

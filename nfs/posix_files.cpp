@@ -32,17 +32,17 @@ PosixFiles::~PosixFiles() {
     }
     for (const auto& file : files_) {
         NR_ASSERT(file->pins == 0);
-        close_fds(*file);
+        (void)close_fds(*file);
     }
 }
 
-void PosixFiles::close_fds(PosixFile& file) noexcept {
+FileMapping PosixFiles::close_fds(PosixFile& file) noexcept {
     mapped_ -= file.mapping.size();
-    file.mapping = FileMapping();
     file.bytes_read = 0;
     close_fd(file.path_fd);
     close_fd(file.read_fd);
     close_fd(file.write_fd);
+    return std::exchange(file.mapping, FileMapping());
 }
 
 PosixFile* PosixFiles::find(Shard& shard, NodeId id) noexcept {
@@ -73,6 +73,7 @@ PosixFile* PosixFiles::pin(NodeId id) noexcept {
 }
 
 PosixFile* PosixFiles::insert(NodeId id, UniqueFd path_fd) noexcept {
+    FileMapping gone;
     Shard& shard = shards_[id.fileid % kShards];
     const std::lock_guard lock(shard.mutex);
     if (PosixFile* other = find(shard, id); other != nullptr) {
@@ -83,7 +84,7 @@ PosixFile* PosixFiles::insert(NodeId id, UniqueFd path_fd) noexcept {
         if (shard.idle.empty()) return nullptr;
         PosixFile& old = shard.idle.pop_front();
         unlink(shard, old);
-        close_fds(old);
+        gone = close_fds(old);
         shard.free.push_back(old);
     }
     PosixFile& file = shard.free.pop_front();
@@ -97,6 +98,7 @@ PosixFile* PosixFiles::insert(NodeId id, UniqueFd path_fd) noexcept {
 }
 
 void PosixFiles::unpin(PosixFile& file) noexcept {
+    FileMapping gone;
     Shard& shard = shards_[file.shard];
     const std::lock_guard lock(shard.mutex);
     NR_ASSERT(file.pins > 0);
@@ -105,12 +107,13 @@ void PosixFiles::unpin(PosixFile& file) noexcept {
         shard.idle.push_back(file);
         return;
     }
-    close_fds(file);
+    gone = close_fds(file);
     file.dead = false;
     shard.free.push_back(file);
 }
 
 void PosixFiles::drop(std::uint64_t fileid) noexcept {
+    FileMapping gone;
     Shard& shard = shards_[fileid % kShards];
     const std::lock_guard lock(shard.mutex);
     PosixFile* at = shard.buckets[bucket_of(shard, fileid)];
@@ -123,7 +126,7 @@ void PosixFiles::drop(std::uint64_t fileid) noexcept {
             continue;
         }
         shard.idle.erase(file);
-        close_fds(file);
+        gone = close_fds(file);
         shard.free.push_back(file);
     }
 }
@@ -146,8 +149,9 @@ const FileMapping* PosixFiles::mapping(PosixFile& file, std::uint64_t size, std:
                                        bool may_map) noexcept {
     Shard& shard = shards_[file.shard];
     const std::lock_guard lock(shard.mutex);
+    if (!may_map) return nullptr;
     if (file.mapping) return &file.mapping;
-    if (!may_map || size > kMappingMax) return nullptr;
+    if (size > kMappingMax) return nullptr;
     if (file.bytes_read < size) {
         file.bytes_read += bytes;
         return nullptr;

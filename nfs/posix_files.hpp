@@ -53,7 +53,7 @@ class PosixFiles {
     // Keeps `fd` for it unless there is one; returns the one that is kept.
     int set_io_fd(PosixFile& file, bool write, UniqueFd fd) noexcept;
     // `bytes` of its `size` are about to be read. Maps it when what was read before makes up all of
-    // it, and `may_map`; nullptr where there is no mapping.
+    // it; nullptr where there is no mapping, or it may not be used now.
     const FileMapping* mapping(PosixFile& file, std::uint64_t size, std::uint32_t bytes,
                                bool may_map) noexcept;
     // Closes descriptors for writing that nobody uses: a program that was written must be
@@ -80,7 +80,8 @@ class PosixFiles {
     }
     static PosixFile* find(Shard& shard, NodeId id) noexcept;
     static void unlink(Shard& shard, PosixFile& file) noexcept;
-    void close_fds(PosixFile& file) noexcept;
+    // What it returns goes after the lock: a large mapping takes the kernel a while.
+    [[nodiscard]] FileMapping close_fds(PosixFile& file) noexcept;
     static void pin_locked(Shard& shard, PosixFile& file) noexcept;
 
     std::array<Shard, kShards> shards_;

@@ -28,9 +28,9 @@ struct MountedDirectory {
 };
 
 struct MountSocketOptions {
-    SockAddr server;                   // its port is not looked at
-    bool tcp = true, udp = true;       // which to ask, in this order
-    std::uint16_t port = 0;            // of MOUNT; 0: rpcbind is asked
+    SockAddr server;              // its port is not looked at
+    bool tcp = true, udp = true;  // which to ask, in this order
+    std::uint16_t port = 0;       // of MOUNT; 0: rpcbind is asked
     std::uint16_t rpcbind_port = 111;
     RpcPatience patience;
 };

@@ -92,8 +92,6 @@ TEST(UringBackend, FileOpIsDoneAsItsPersonality) {
         ASSERT_EQ(::fstat(file.get(), &status), 0);
         EXPECT_EQ(status.st_mode & 07777u, personality == 0 ? 04755u : 0755u);
     }
-    EXPECT_TRUE(loop.drop_personality(other));
-    EXPECT_FALSE(loop.drop_personality(other));
     options.backend = LoopBackend::epoll;
     EXPECT_EQ((*Loop::create(options))->add_personality(), 0);
 }

@@ -74,6 +74,18 @@ TEST_F(VfsPosixMapping, FileWithAHoleIsNot) {
         EXPECT_FALSE(mapped(id));
 }
 
+// A fault in a hole takes memory, so a file that got holes later is read from its descriptor.
+TEST_F(VfsPosixMapping, MappingIsLeftAloneWhileTheFileHasHoles) {
+    const NodeId id = file("f", kFile);
+    while (!mapped(id)) {
+    }
+    ASSERT_EQ(::truncate(path("f").c_str(), 0), 0);
+    ASSERT_EQ(::truncate(path("f").c_str(), kFile), 0);
+    EXPECT_FALSE(mapped(id));
+    file("f", kFile);
+    EXPECT_TRUE(mapped(id));
+}
+
 TEST_F(VfsPosixMapping, OnlyWhereItIsWished) {
     options_.map_files = false;
     make();
