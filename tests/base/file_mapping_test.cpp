@@ -148,7 +148,7 @@ TEST_F(FileMappingDeathTest, FaultOfOthersEndsTheProcessAsBefore) {
     void* const memory = ::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fd_.get(), 0);
     ASSERT_NE(memory, MAP_FAILED);
     ASSERT_EQ(::ftruncate(fd_.get(), 0), 0);
-    EXPECT_DEATH(std::_Exit(*static_cast<const volatile unsigned char*>(memory)), "");
+    EXPECT_DEATH(std::_Exit(*static_cast<const unsigned char*>(memory)), "");
     (void)::munmap(memory, kPage);
 }
 
