@@ -84,9 +84,9 @@ mount_capture() { # each procedure that a copy needs, with data by chunks and in
 mount_row() {
     check "$1" "mount" mount_it || return 1
     limit=120 check "$1" "put files" mount_puts
-    check_sums "$1" "checksum put" "$export/files"
+    check_sums "$1" put "$export/files"
     check "$1" "mount again" remount
-    check_sums "$1" "checksum get" "$mnt/files"
+    check_sums "$1" get "$mnt/files"
     check "$1" "list 2000 names" mount_lists
     check "$1" "symlinks of 1 to 1023 bytes" mount_links
     check "$1" "rename" mount_renames

@@ -112,9 +112,9 @@ tool_row() {
     check "$1" "remote invalidation of WRITE" tool_invalidates put
     check "$1" "remote invalidation of READ" tool_invalidates get
     check "$1" "put files" tool_puts
-    check_sums "$1" "checksum put" "$export/files"
+    check_sums "$1" put "$export/files"
     check "$1" "get files" tool_gets
-    check_sums "$1" "checksum get" "$scratch/back"
+    check_sums "$1" get "$scratch/back"
     check "$1" "list 2000 names" tool_lists
     check "$1" "symlinks of 1 to 1023 bytes" tool_links
     check "$1" "rename" tool_renames
