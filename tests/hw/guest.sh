@@ -24,7 +24,7 @@ source "$here/mount_checks.sh"
 has_rdma_core() { "$BIN/nfsrdma" --help | grep -q rdmacore; }
 softroce_client=(ip netns exec peer "$BIN/nfsrdma" --bind 10.9.0.2:4791)
 rxe_client=("$BIN/nfsrdma" --device rdmacore:rxe0)
-flight=32  # our server grants 32 credits at first, Linux's 64
+flight=32  # calls on the wire at most: our client has 32 slots, and our server grants 32 credits
 
 rpings() { # SIZE: rping on rxe pings us
     peer timeout 30 "$BIN/rpcrdma-ping" -s -a 10.9.0.2 &
@@ -65,11 +65,11 @@ captured() {
 row_4() {
     client=("${softroce_client[@]}" --mountport 20048) url=nfs://10.9.0.1/srv/linux export=/srv/linux
     captured 4 tool_capture
-    flight=48 tool_row 4
+    tool_row 4
 }
 row_2() {
     client=("${rxe_client[@]}" --mountport 20048) url=nfs://10.9.0.1/srv/linux export=/srv/linux
-    flight=48 tool_row 2
+    tool_row 2
 }
 serve_ours() { # ROW ADDRESS PREFIX... -- OPTION...
     local row=$1 address=$2
