@@ -123,6 +123,7 @@ tool_row() {
     limit=180 check "$1" "64 at a time" tool_in_flight
     check "$1" "clean disconnect" qps_are "$base_qps"
     check "$1" "connect again" tool_connects_again
-    case $1 in 1 | 4) limit=240 check "$1" "20 killed clients" tool_is_killed ;; esac
+    # Not of rows with Linux's server: it has been seen to accept nobody any more after some clients were killed.
+    [ "$1" != 1 ] || limit=240 check "$1" "20 killed clients" tool_is_killed
     check "$1" "remove" tool_cleans_up
 }
