@@ -27,6 +27,18 @@ Result<verbs::rdmacore::Options> rdma_options(const Request& request) {
     return options;
 }
 
+// Of what is registered with a device of the kernel, by a connection of nfsrdma: some 46 MiB.
+constexpr std::uint64_t kLockedBytes = 48u << 20;
+
+// --device auto takes no device that the first connection could not use.
+Result<void> may_lock(const Request& request) {
+    const verbs::rdmacore::MemlockLimit limit = memlock_limit();
+    if (request.choice.kind != Kind::automatic || limit.exempt || limit.soft >= kLockedBytes)
+        return {};
+    return Error{Errc::too_big, 0,
+                 "RLIMIT_MEMLOCK is below the 48 MiB that a connection registers (ulimit -l)"};
+}
+
 std::string line_of_rdma(const verbs::Device& device, const verbs::rdmacore::Options& options) {
     std::string line = std::string("RDMA device ") + device.name();
     if (!options.device.empty() && options.device != device.name()) line += ", " + options.device;
@@ -44,7 +56,8 @@ std::string line_of_soft(const Request& request, const Error& error) {
         return line + ": the kernel has no RDMA device" +
                (address.empty() ? "" : " with the address " + address);
     }
-    return line + ": the kernel's RDMA device cannot be used: " + to_string(error);
+    const std::string why = error.code == Errc::too_big ? error.what : to_string(error);
+    return line + ": the kernel's RDMA device cannot be used: " + why;
 }
 
 Result<std::unique_ptr<verbs::Device>> open_soft(Loop& loop, const Request& request) {
@@ -72,12 +85,14 @@ std::string explain(const Request& request, const Error& error) {
             wanted && wanted->device != request.choice.name)
             text += " (" + wanted->device + ")";
         text += ": " + why;
-        if (error.code == Errc::unsupported)
+        if (error.code == Errc::unsupported) {
             return text +
                    "; --device softroce needs no RDMA device; rpcrdma-doctor shows what is "
                    "there";
-        if (error.sys == EACCES || error.sys == EPERM)
+        }
+        if (error.sys == EACCES || error.sys == EPERM) {
             return text + "; this user may not open /dev/infiniband (group rdma?)";
+        }
         return text;
     }
     const bool taken = error.code == Errc::system && error.sys == EADDRINUSE;
@@ -96,6 +111,8 @@ Result<Opened> open(Loop& loop, const Request& request) {
         Result<verbs::rdmacore::Options> options = rdma_options(request);
         Result<std::unique_ptr<verbs::Device>> device =
             options ? open_rdma_device(loop, *options) : options.error();
+        const Result<void> lockable = may_lock(request);
+        if (device && !lockable) device = lockable.error();
         if (device) {
             out.device = *std::move(device);
             out.name = out.device->name();
@@ -120,6 +137,8 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::create(std::span<Loop* const> loop
         Result<verbs::rdmacore::Options> options = rdma_options(request);
         Result<std::unique_ptr<RdmaDevices>> devices =
             options ? RdmaDevices::create(loops, *options) : options.error();
+        const Result<void> lockable = may_lock(request);
+        if (devices && !lockable) devices = lockable.error();
         if (devices) {
             self->rdma_ = *std::move(devices);
             self->name_ = self->rdma_->device(0).name();

@@ -13,7 +13,6 @@ using tool::human_bytes;
 using verbs::rdmacore::DeviceInfo;
 using verbs::rdmacore::GidInfo;
 using verbs::rdmacore::PortInfo;
-using verbs::rdmacore::Strategy;
 
 std::string bytes(std::uint64_t count) {
     return count == UINT64_MAX ? "no limit" : human_bytes(static_cast<double>(count));
@@ -34,9 +33,10 @@ std::string us(std::uint64_t ns) {
 
 void tell_port(std::string& out, const PortInfo& port) {
     out += "    port " + std::to_string(port.number) + ": " + port.state;
-    if (port.active_mtu != 0)
+    if (port.active_mtu != 0) {
         out += ", packets of " + std::to_string(port.active_mtu) + " bytes (at most " +
                std::to_string(port.max_mtu) + ")";
+    }
     out += '\n';
     for (const GidInfo& gid : port.gids) {
         out += "      GID " + std::to_string(gid.index) + ": " + gid.address;

@@ -1,4 +1,3 @@
-#include "tools/device/rdma.hpp"
 #include "tools/nfsrdma/json.hpp"
 #include "tools/rpcrdma_doctor/report.hpp"
 
@@ -17,6 +16,32 @@ std::string array_of(const List& list, One one) {
         out += one(entry);
     }
     return out + "]";
+}
+
+// For programs: these words do not change.
+const char* word_of(verbs::rdmacore::Transport transport) noexcept {
+    switch (transport) {
+        case verbs::rdmacore::Transport::infiniband:
+            return "infiniband";
+        case verbs::rdmacore::Transport::roce:
+            return "roce";
+        case verbs::rdmacore::Transport::iwarp:
+            return "iwarp";
+        case verbs::rdmacore::Transport::other:
+            return "other";
+    }
+    return "";
+}
+const char* word_of(verbs::rdmacore::Strategy strategy) noexcept {
+    switch (strategy) {
+        case verbs::rdmacore::Strategy::automatic:
+            return "automatic";
+        case verbs::rdmacore::Strategy::windows:
+            return "windows";
+        case verbs::rdmacore::Strategy::register_each:
+            return "register_each";
+    }
+    return "";
 }
 
 std::string json_of(const verbs::rdmacore::PortInfo& port) {
@@ -43,11 +68,11 @@ std::string json_of(const verbs::rdmacore::DeviceInfo& device) {
     out.add("name", device.name);
     if (!device.error.empty()) return out.add("error", device.error).text();
     const auto port = [](const verbs::rdmacore::PortInfo& entry) { return json_of(entry); };
-    return out.add("transport", devices::name_of(device.transport))
+    return out.add("transport", word_of(device.transport))
         .add("firmware", device.firmware)
         .add("vendor_id", device.vendor_id)
         .add("part_id", device.part_id)
-        .add("strategy", devices::name_of(device.strategy))
+        .add("strategy", word_of(device.strategy))
         .add("windows_2b", device.windows_2b)
         .add("remote_invalidate", device.caps.remote_invalidate)
         .add("qps", device.max_qp)

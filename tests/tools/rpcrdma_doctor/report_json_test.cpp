@@ -16,9 +16,10 @@ TEST(DoctorReportJson, AMachine) {
     report.machine->memlock.hard = UINT64_MAX;
     report.findings = {{Level::failure, "a \"text\"", ""}};
     const std::string line = to_json(report);
-    for (const char* what : {R"("name":"rxe0")", R"("hard":null)", R"("address":"::ffff:10.9.0.1")",
-                             R"("it has \"ways\"")", R"("auto":"rdmacore:rxe0")",
-                             R"("text":"a \"text\"")", R"("failure":true)"})
+    for (const char* what :
+         {R"("name":"rxe0")", R"("strategy":"windows")", R"("hard":null)",
+          R"("address":"::ffff:10.9.0.1")", R"("it has \"ways\"")", R"("auto":"rdmacore:rxe0")",
+          R"("text":"a \"text\"")", R"("failure":true)"})
         EXPECT_TRUE(has(line, what)) << what << '\n' << line;
     EXPECT_EQ(line.find('\n'), line.size() - 1);
 }
