@@ -10,6 +10,7 @@ done
 command -v showmount >/dev/null || skip "root: to install showmount (package nfs-common)"
 if [ "${2:-}" != inside ]; then
     # /run is the namespace's own as well: rpcbind's socket has a fixed place there.
+    unshare --net --mount true 2>/dev/null || skip "root: namespaces, which are refused here"
     rm -rf "$work"
     exec unshare --net --mount --fork bash "$0" "$BIN" inside
 fi

@@ -8,7 +8,10 @@ readme=$(realpath "$(dirname "$0")/../../README.md")
 for program in ip nsenter setpriv; do
     command -v $program >/dev/null || skip "root: to install $program (packages iproute2, util-linux)"
 done
+chmod 0755 "$work"
+setpriv --reuid=61001 --regid=61001 --clear-groups test -x "$BIN/nfsrdma" || skip "root: the programs are hidden from other users"
 if [ "${2:-}" != inside ]; then
+    unshare --net --mount true 2>/dev/null || skip "root: namespaces, which are refused here"
     rm -rf "$work"
     exec unshare --net --mount --fork bash "$0" "$BIN" inside
 fi

@@ -22,7 +22,7 @@ check() {
     from=$(now_ms)
     echo "== row $row $name" >>"$OUT/log"
     set -m
-    (set -eu; "$@") >"$scratch/said" 2>&1 </dev/null &
+    (set -euo pipefail; "$@") >"$scratch/said" 2>&1 </dev/null &
     pid=$!
     set +m
     sleep "$limit" &
@@ -33,6 +33,8 @@ check() {
         echo "not done in $limit s" >>"$scratch/said"
         status=124
     fi
+    # What it started and left behind would hold its ports.
+    kill -9 -- "-$pid" 2>/dev/null
     kill "$dog" 2>/dev/null
     wait "$dog" 2>/dev/null
     took=$(($(now_ms) - from))
