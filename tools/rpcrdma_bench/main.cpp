@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "tools/device/choice.hpp"
+#include "tools/rpcrdma_bench/compare_linux.hpp"
 #include "tools/rpcrdma_bench/nfs_ops.hpp"
 #include "tools/rpcrdma_bench/ratios.hpp"
 #include "tools/rpcrdma_bench/register_bench.hpp"
@@ -28,6 +29,34 @@ CLI::App* declare_register(CLI::App& app, nfsrdma::bench::RegisterOptions& keys,
     command->add_option("--seconds", keys.pairs.seconds, "of each side of a pair")
         ->check(CLI::Range(0.05, 60.0))
         ->capture_default_str();
+    return command;
+}
+
+CLI::App* declare_compare_linux(CLI::App& app, nfsrdma::bench::CompareLinuxOptions& beside) {
+    namespace devices = nfsrdma::devices;
+    CLI::App* command = app.add_subcommand(
+        "compare-linux",
+        "our client and server beside Linux's, on one RDMA device: each export holds a file "
+        "bench-data of 64 MiB; needs fio");
+    command->add_option("--device", beside.device, devices::kChoiceHelp)
+        ->check(devices::check_choice)
+        ->type_name(devices::kChoiceType)
+        ->capture_default_str();
+    command->add_option("--linux-server", beside.linux_server, "Linux nfsd: ADDRESS[:PORT]")
+        ->required();
+    command->add_option("--linux-export", beside.linux_export, "its export")->required();
+    command->add_option("--linux-mountport", beside.linux_mount_port, "of its MOUNT over TCP")
+        ->capture_default_str();
+    command->add_option("--our-server", beside.our_server, "nfsrdmad: ADDRESS[:PORT]")->required();
+    command->add_option("--our-export", beside.our_export, "its export")->required();
+    command
+        ->add_option("--mounted", beside.mounted,
+                     "where Linux has mounted the Linux export over RDMA")
+        ->required();
+    command->add_option("--rounds", beside.rounds, "of each; the medians are printed")
+        ->check(CLI::Range(1, 101))
+        ->capture_default_str();
+    command->add_flag("--json", beside.json, "one JSON object a line");
     return command;
 }
 
@@ -60,6 +89,8 @@ int run(int argc, char** argv) {
         declare("nfs_ops", "NFS operations per second, beside the same by system calls");
     nfsrdma::bench::RegisterOptions keys;
     CLI::App* registering = declare_register(app, keys, smoke);
+    nfsrdma::bench::CompareLinuxOptions beside;
+    CLI::App* comparing = declare_compare_linux(app, beside);
     std::string role, address;
     CLI::App* child = app.add_subcommand("role", "a child process of `ratios`")->group("");
     child->add_option("role", role)->required();
@@ -76,6 +107,7 @@ int run(int argc, char** argv) {
         return status < 0 ? 2 : status;
     }
     if (smoke) options.pairs = keys.pairs = {1, 0.1};
+    if (*comparing) return nfsrdma::bench::run_compare_linux(beside);
     if (*registering) return nfsrdma::bench::run_register(keys);
     return *ops ? nfsrdma::bench::run_nfs_ops(options) : nfsrdma::bench::run_ratios(options);
 }

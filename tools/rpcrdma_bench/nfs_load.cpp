@@ -6,6 +6,8 @@
 
 #include "base/bytes.hpp"
 #include "nfs/binding.hpp"
+#include "nfs/client/mount_socket.hpp"
+#include "tools/device/open.hpp"
 #include "verbs/softroce/softroce.hpp"
 #include "verbs/softroce/udp_wire.hpp"
 
@@ -53,12 +55,30 @@ NfsLoad::~NfsLoad() {
     }
 }
 
+Result<void> NfsLoad::open_device(const NfsLoadOptions& options) {
+    if (options.device.empty()) {
+        verbs::softroce::UdpOptions udp;
+        udp.bind = options.server.with_port(0);
+        NR_TRY_ASSIGN(auto wire, verbs::softroce::create_udp_wire(udp));
+        NR_TRY_ASSIGN(device_, verbs::softroce::create_device(*loop_, std::move(wire), {}));
+        return {};
+    }
+    devices::Request request;
+    request.choice = devices::parse_choice(options.device).value_or(devices::Choice{});
+    request.address = options.server;
+    auto opened = devices::open(*loop_, request);
+    if (!opened) {
+        (void)std::fprintf(stderr, "rpcrdma-bench: %s\n",
+                           devices::explain(request, opened.error()).c_str());
+        return opened.error();
+    }
+    device_ = std::move(opened->device);
+    return {};
+}
+
 Result<void> NfsLoad::connect(const NfsLoadOptions& options) {
     NR_TRY_ASSIGN(loop_, Loop::create({}));
-    verbs::softroce::UdpOptions udp;
-    udp.bind = options.server.with_port(0);
-    NR_TRY_ASSIGN(auto wire, verbs::softroce::create_udp_wire(udp));
-    NR_TRY_ASSIGN(device_, verbs::softroce::create_device(*loop_, std::move(wire), {}));
+    NR_TRY(open_device(options));
     xprtrdma::TransportOptions transport;
     transport.registration = options.registration;
     transport.demand.credits = options.credits;
@@ -94,10 +114,20 @@ Result<void> NfsLoad::wait_for(sunrpc::Clnt& clnt, sunrpc::Call& call) {
     return outcome.result;
 }
 
-Result<void> NfsLoad::find_file(const NfsLoadOptions& options) {
+Result<void> NfsLoad::mount(const NfsLoadOptions& options, nfs::client::FileHandle& root) {
+    const Error refused{Errc::refused, 0, "mount the export"};
     bool truncated = false;
     const sunrpc::AuthSys sys = sunrpc::AuthSys::of_process(truncated);
-    sunrpc::Clnt mount(*transport_, kMountProgram, kVersion, &sys);
+    if (options.mount_port != 0) {
+        nfs::client::MountSocketOptions how;
+        how.server = options.server;
+        how.port = options.mount_port;
+        nfs::client::MountSocket by_socket(how, &sys);
+        if (by_socket.mnt(options.export_path, root).ok()) return {};
+        (void)std::fprintf(stderr, "rpcrdma-bench: %s\n", to_string(by_socket.troubles()).c_str());
+        return refused;
+    }
+    sunrpc::Clnt rpc(*transport_, kMountProgram, kVersion, &sys);
     std::string path = options.export_path;
     mountargs3 where{};
     where.dirpath = path.data();
@@ -107,14 +137,23 @@ Result<void> NfsLoad::find_file(const NfsLoadOptions& options) {
     call.proc_number = MOUNTPROC3_MNT;
     call.args = &where;
     call.res = &mounted;
-    NR_TRY(wait_for(mount, call));
-    if (mounted.fhs_status != MNT3_OK) return Error{Errc::refused, 0, "mount the export"};
+    NR_TRY(wait_for(rpc, call));
+    const fhandle3& handle = mounted.mountres3_u.mountinfo.fhandle;
+    const bool good =
+        mounted.fhs_status == MNT3_OK && root.assign(handle.fhandle3_val, handle.fhandle3_len);
+    xdr_free(nfs::mount3_procs()[MOUNTPROC3_MNT].xdr_res, &mounted);
+    return good ? Result<void>() : refused;
+}
+
+Result<void> NfsLoad::find_file(const NfsLoadOptions& options) {
+    nfs::client::FileHandle root;
+    NR_TRY(mount(options, root));
     std::string name = options.file;
     LOOKUP3args what{};
-    what.what.dir.data.data_len = mounted.mountres3_u.mountinfo.fhandle.fhandle3_len;
-    what.what.dir.data.data_val = mounted.mountres3_u.mountinfo.fhandle.fhandle3_val;
+    what.what.dir = root.view();
     what.what.name = name.data();
     LOOKUP3res found{};
+    sunrpc::Call call;
     call.proc = &nfs::nfs3_procs()[NFSPROC3_LOOKUP];
     call.proc_number = NFSPROC3_LOOKUP;
     call.args = &what;
@@ -127,7 +166,6 @@ Result<void> NfsLoad::find_file(const NfsLoadOptions& options) {
         handle_.assign(object.data.data_val, object.data.data_len);
     }
     xdr_free(nfs::nfs3_procs()[NFSPROC3_LOOKUP].xdr_res, &found);
-    xdr_free(nfs::mount3_procs()[MOUNTPROC3_MNT].xdr_res, &mounted);
     return looked_up;
 }
 

@@ -7,6 +7,7 @@
 #include "base/loop.hpp"
 #include "base/prng.hpp"
 #include "base/result.hpp"
+#include "nfs/client/client.hpp"
 #include "nfs/nfs3_types.hpp"
 #include "sunrpc/clnt.hpp"
 #include "verbs/device.hpp"
@@ -24,6 +25,8 @@ struct NfsLoadOptions {
     std::string file = "bench-data";  // within the export; large enough for the reads
     pools::Registration registration = pools::Registration::automatic;
     std::uint32_t credits = 32;
+    std::string device;            // as --device; empty: softroce, at the server's own address
+    std::uint16_t mount_port = 0;  // of MOUNT over TCP; 0: over RDMA
 };
 
 class NfsLoad {
@@ -56,6 +59,8 @@ class NfsLoad {
     struct Slot;
     NfsLoad() = default;
     Result<void> connect(const NfsLoadOptions& options);
+    Result<void> open_device(const NfsLoadOptions& options);
+    Result<void> mount(const NfsLoadOptions& options, nfs::client::FileHandle& root);
     Result<void> find_file(const NfsLoadOptions& options);
     Result<void> wait_for(sunrpc::Clnt& clnt, sunrpc::Call& call);
     bool start(Slot& slot);

@@ -54,6 +54,8 @@ constexpr std::uint32_t total_weight() {
         sum += share.weight;
     return sum;
 }
+constexpr std::uint32_t kTotalWeight = total_weight();
+static_assert(kTotalWeight > 0);
 
 constexpr std::uint32_t ppm(double rate) {
     return static_cast<std::uint32_t>(rate * 1e6);
@@ -98,7 +100,7 @@ std::uint64_t Planner::draw_length() noexcept {
 Plan Planner::next() noexcept {
     Plan plan;
     plan.step = ++step_;
-    std::uint64_t ticket = prng_.below(total_weight());
+    std::uint64_t ticket = prng_.below(kTotalWeight);
     for (const Share& share : kShares) {
         plan.kind = share.kind;
         if (ticket < share.weight) break;

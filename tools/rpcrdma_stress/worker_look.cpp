@@ -233,10 +233,12 @@ bool Worker::listed(std::uint64_t fileid, const char* name, const post_op_attr* 
                std::find(object->names.begin(), object->names.end(), wanted) != object->names.end();
     };
     std::optional<Object>* object = nullptr;
-    for (std::optional<Object>& file : files_)
+    for (std::optional<Object>& file : files_) {
         if (has_it(file)) object = &file;
-    for (std::optional<Object>* other : {&symlink_, &subdir_, &fifo_})
+    }
+    for (std::optional<Object>* other : {&symlink_, &subdir_, &fifo_}) {
         if (has_it(*other)) object = other;
+    }
     if (object == nullptr) return true;
     const std::uint64_t expected = (*object)->fileid;
     if (expected != 0 && fileid != expected)

@@ -183,8 +183,9 @@ void Worker::rename() {
               slot.reset();
               ++field_.tally().files_given_up;
               if (replace) {
-                  for (const Name& name : other->names)
+                  for (const Name& name : other->names) {
                       if (!(name == to)) names.push_back(name);
+                  }
                   other.reset();
                   ++field_.tally().files_given_up;
               }
