@@ -18,7 +18,7 @@ url=nfs://$host$export
 seed=$((RANDOM * 32768 + RANDOM))
 echo "seed $seed"
 "$BIN/rpcrdma-stress" --dir "$url" --seed "$seed" --seconds "$seconds" --connections 8 --depth 8 --file-size 1M \
-    --cancel-rate 0.01 --disconnect-rate 0.0005 --json >"$work/result" || { cat "$work/result"; tail -n 40 "$server_log"; fail "rpcrdma-stress --seed $seed"; }
+    --cancel-rate 0.01 --disconnect-rate 0.005 --json >"$work/result" || { cat "$work/result"; tail -n 40 "$server_log"; fail "rpcrdma-stress --seed $seed"; }
 cat "$work/result"
 grep -q '"ok":true' "$work/result" || fail "no result"
 for counter in bytes_read bytes_written cancelled disconnected; do
@@ -44,7 +44,7 @@ status=0
 # An interrupt ends it in order.
 "$BIN/rpcrdma-stress" --dir "$url" --seconds 60 >"$work/out" 2>&1 &
 pids+=($!)
-sleep 1
+for _ in $(seq 200); do [ -z "$(ls -A "$export")" ] || break; sleep 0.1; done
 kill -INT ${pids[-1]}
 status=0
 wait ${pids[-1]} || status=$?
