@@ -107,6 +107,7 @@ row_3() {
     end_ours 3
 }
 row_1() {
+    limit=240 check 1 "tests of the device" "$BIN/verbs_rdmacore_test" --gtest_filter='*Hw.*:*RpcHw*' --gtest_brief=1
     serve_ours 1 10.9.0.1 -- --device rdmacore:rxe0 || return
     client=("${rxe_client[@]}") url=nfs://10.9.0.1:20050/export
     tool_row 1

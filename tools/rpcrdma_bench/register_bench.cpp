@@ -325,9 +325,10 @@ int run_register(const RegisterOptions& options) {
     bool all = true;
     const std::pair<const char*, std::uint32_t> sizes[] = {
         {"bind_vs_reg_4KiB", k4KiB}, {"bind_vs_reg_64KiB", k64KiB}, {"bind_vs_reg_1MiB", k1MiB}};
-    for (const auto& [name, bytes] : sizes)
+    for (const auto& [name, bytes] : sizes) {
         all = print(measure_pairs(name, "us", reg(bytes), bind(bytes), options.pairs), options) &&
               all;
+    }
     all = print(measure_pairs("bind_1MiB_vs_4KiB", "us", bind(k1MiB), bind(k4KiB), options.pairs),
                 options) &&
           all;

@@ -241,9 +241,10 @@ bool Worker::listed(std::uint64_t fileid, const char* name, const post_op_attr* 
     }
     if (object == nullptr) return true;
     const std::uint64_t expected = (*object)->fileid;
-    if (expected != 0 && fileid != expected)
+    if (expected != 0 && fileid != expected) {
         return require("fileid of \"" + text + "\": expected " + std::to_string(expected) +
                        ", got " + std::to_string(fileid));
+    }
     if (attributes != nullptr) {
         const std::string problem = check_attributes(*attributes, **object);
         if (!problem.empty()) return require("\"" + text + "\": " + problem);
