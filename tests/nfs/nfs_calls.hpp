@@ -199,18 +199,19 @@ class NfsCalls {
         return out;
     }
     Reply<WRITE3res> write(const Handle& object, std::uint64_t offset, const std::string& data,
-                           stable_how stable = UNSTABLE) {
+                           const stable_how& stable = UNSTABLE) {
         return write_count(object, offset, data, static_cast<std::uint32_t>(data.size()), stable);
     }
     Reply<WRITE3res> write_count(const Handle& object, std::uint64_t offset,
-                                 const std::string& data, std::uint32_t count, stable_how stable) {
+                                 const std::string& data, std::uint32_t count,
+                                 const stable_how& stable) {
         sunrpc::Payload payload = get_payload(narrow<std::uint32_t>(data.size()));
         if (!data.empty()) std::memcpy(payload.memory().data(), data.data(), data.size());
         WRITE3args args{};
         args.file = object.fh();
         args.offset = offset;
         args.count = count;
-        args.stable = stable;
+        std::memcpy(&args.stable, &stable, sizeof stable);  // also one that is none
         args.data.data_len = static_cast<u_int>(data.size());
         args.data.data_val = as_chars(payload.memory().data());
         return call<WRITE3args, WRITE3res>(NFSPROC3_WRITE, args);
