@@ -93,22 +93,24 @@ Result<void> TransportImpl::start(verbs::Device& device, Connected told, void* a
                                                        .drained = &TransportImpl::on_drained,
                                                        .arg = this}));
     const verbs::DeviceCaps& caps = device.caps();
-    NR_TRY(make_pools());
-    NR_TRY(make_reqs());
+    const bool binds = options_.registration != pools::Registration::fixed && caps.fast_reg;
     const std::uint32_t inline_size = options_.demand.inline_size;
     const pools::Provision& provision = counts_.provision;
-    NR_TRY_ASSIGN(
-        verbs::QueuePair * qp,
-        endpoint_->make_queues({.qp = {.send_wrs = provision.send_wrs,
-                                       .recv_wrs = counts_.receives,
-                                       .send_sges = counts_.send_sges,
-                                       .recv_sges = 1},
-                                .cq_entries = provision.send_wrs + counts_.receives,
-                                .private_data = {.remote_invalidation = io_->remote_invalidate() &&
-                                                                        caps.remote_invalidate,
-                                                 .send_size = inline_size,
-                                                 .recv_size = inline_size},
-                                .connect_timeout_ns = options_.connect_timeout_ns}));
+    // Before the keys: what a process that is killed leaves to the kernel dies newest first, and a
+    // soft-RoCE queue pair waits in vain for the windows that are bound on it.
+    NR_TRY_ASSIGN(verbs::QueuePair * qp,
+                  endpoint_->make_queues(
+                      {.qp = {.send_wrs = provision.send_wrs,
+                              .recv_wrs = counts_.receives,
+                              .send_sges = counts_.send_sges,
+                              .recv_sges = 1},
+                       .cq_entries = provision.send_wrs + counts_.receives,
+                       .private_data = {.remote_invalidation = binds && caps.remote_invalidate,
+                                        .send_size = inline_size,
+                                        .recv_size = inline_size},
+                       .connect_timeout_ns = options_.connect_timeout_ns}));
+    NR_TRY(make_pools());
+    NR_TRY(make_reqs());
     io_->set_qp(qp);
     receives_->set_qp(qp);
     receives_->top_up(1);
