@@ -1,6 +1,7 @@
 #include "tools/rpcrdma_bench/pairs.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace nfsrdma::bench {
 
@@ -36,8 +37,28 @@ Ratio measure_pairs(const std::string& name, const std::string& unit, const Load
     ratio.high = *std::max_element(ratios.begin(), ratios.end());
     ratio.numerator = median(tops);
     ratio.denominator = median(bottoms);
+    ratio.pairs = options.pairs;
     ratio.ok = true;
     return ratio;
+}
+
+bool print(const Ratio& ratio, bool json) {
+    if (!ratio.ok) {
+        (void)std::fprintf(stderr, "rpcrdma-bench: %s could not be measured\n", ratio.name.c_str());
+        return false;
+    }
+    if (json) {
+        std::printf(
+            "{\"name\":\"%s\",\"value\":%.4f,\"low\":%.4f,\"high\":%.4f,\"numerator\":%.6g,"
+            "\"denominator\":%.6g,\"unit\":\"%s\",\"pairs\":%d}\n",
+            ratio.name.c_str(), ratio.value, ratio.low, ratio.high, ratio.numerator,
+            ratio.denominator, ratio.unit.c_str(), ratio.pairs);
+    } else {
+        std::printf("%s %.3f   (%.3f .. %.3f; %.4g / %.4g %s)\n", ratio.name.c_str(), ratio.value,
+                    ratio.low, ratio.high, ratio.numerator, ratio.denominator, ratio.unit.c_str());
+    }
+    (void)std::fflush(stdout);
+    return true;
 }
 
 }  // namespace nfsrdma::bench

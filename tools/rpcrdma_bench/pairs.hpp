@@ -17,6 +17,7 @@ struct Ratio {
     double low = 0, high = 0;
     double numerator = 0, denominator = 0;  // medians of each side
     std::string unit;                       // of both sides
+    int pairs = 0;
     bool ok = false;
 };
 
@@ -29,6 +30,10 @@ struct PairOptions {
 // counted.
 Ratio measure_pairs(const std::string& name, const std::string& unit, const Load& numerator,
                     const Load& denominator, const PairOptions& options);
+
+// One line `NAME VALUE (LOW .. HIGH; NUMERATOR / DENOMINATOR UNIT)`, or one JSON object. False,
+// with a line on standard error, for one that could not be measured.
+bool print(const Ratio& ratio, bool json);
 
 double median(std::vector<double> values);
 

@@ -104,22 +104,7 @@ bool Bench::wanted(const std::string& name) const {
 }
 
 void Bench::print(const Ratio& ratio) {
-    if (!ratio.ok) {
-        failed_ = true;
-        (void)std::fprintf(stderr, "rpcrdma-bench: %s could not be measured\n", ratio.name.c_str());
-        return;
-    }
-    if (options_.json) {
-        std::printf(
-            "{\"name\":\"%s\",\"value\":%.4f,\"low\":%.4f,\"high\":%.4f,\"numerator\":%.6g,"
-            "\"denominator\":%.6g,\"unit\":\"%s\",\"pairs\":%d}\n",
-            ratio.name.c_str(), ratio.value, ratio.low, ratio.high, ratio.numerator,
-            ratio.denominator, ratio.unit.c_str(), options_.pairs.pairs);
-    } else {
-        std::printf("%s %.3f   (%.3f .. %.3f; %.4g / %.4g %s)\n", ratio.name.c_str(), ratio.value,
-                    ratio.low, ratio.high, ratio.numerator, ratio.denominator, ratio.unit.c_str());
-    }
-    (void)std::fflush(stdout);
+    failed_ = !bench::print(ratio, options_.json) || failed_;
 }
 
 void Bench::print_value(const std::string& name, double value) {

@@ -287,25 +287,6 @@ double RegisterBench::reg(std::uint32_t bytes, double seconds) {
     return spent * 1e6 / static_cast<double>(rounds * kKeys);
 }
 
-bool print(const Ratio& ratio, const RegisterOptions& options) {
-    if (!ratio.ok) {
-        (void)std::fprintf(stderr, "rpcrdma-bench: %s could not be measured\n", ratio.name.c_str());
-        return false;
-    }
-    if (options.json) {
-        std::printf(
-            "{\"name\":\"%s\",\"value\":%.4f,\"low\":%.4f,\"high\":%.4f,\"numerator\":%.6g,"
-            "\"denominator\":%.6g,\"unit\":\"%s\",\"pairs\":%d}\n",
-            ratio.name.c_str(), ratio.value, ratio.low, ratio.high, ratio.numerator,
-            ratio.denominator, ratio.unit.c_str(), options.pairs.pairs);
-    } else {
-        std::printf("%s %.3f   (%.3f .. %.3f; %.4g / %.4g %s)\n", ratio.name.c_str(), ratio.value,
-                    ratio.low, ratio.high, ratio.numerator, ratio.denominator, ratio.unit.c_str());
-    }
-    (void)std::fflush(stdout);
-    return true;
-}
-
 }  // namespace
 
 int run_register(const RegisterOptions& options) {
@@ -326,11 +307,12 @@ int run_register(const RegisterOptions& options) {
     const std::pair<const char*, std::uint32_t> sizes[] = {
         {"bind_vs_reg_4KiB", k4KiB}, {"bind_vs_reg_64KiB", k64KiB}, {"bind_vs_reg_1MiB", k1MiB}};
     for (const auto& [name, bytes] : sizes) {
-        all = print(measure_pairs(name, "us", reg(bytes), bind(bytes), options.pairs), options) &&
+        all = print(measure_pairs(name, "us", reg(bytes), bind(bytes), options.pairs),
+                    options.json) &&
               all;
     }
     all = print(measure_pairs("bind_1MiB_vs_4KiB", "us", bind(k1MiB), bind(k4KiB), options.pairs),
-                options) &&
+                options.json) &&
           all;
     return all ? 0 : 1;
 }
