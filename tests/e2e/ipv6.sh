@@ -3,24 +3,8 @@
 # network namespace with an rpcbind of its own: ipv6.sh BIN
 BIN=$1
 source "$(dirname "$0")/lib.sh"
-[ "$(id -u)" = 0 ] || skip "root: a network namespace for rpcbind"
-for program in rpcbind rpcinfo; do
-    command -v $program >/dev/null || skip "root: to install $program (package rpcbind)"
-done
-command -v showmount >/dev/null || skip "root: to install showmount (package nfs-common)"
-if [ "${2:-}" != inside ]; then
-    # /run is the namespace's own as well: rpcbind's socket has a fixed place there.
-    unshare --net --mount true 2>/dev/null || skip "root: namespaces, which are refused here"
-    rm -rf "$work"
-    exec unshare --net --mount --fork bash "$0" "$BIN" inside
-fi
-ip link set lo up
+own_rpcbind "${2:-}"
 [ -n "$(ip -6 address show dev lo)" ] || skip "root: a kernel with IPv6"
-mount -t tmpfs none /run || skip "root: a mount namespace"
-rpcbind -f -w >"$work/rpcbind.log" 2>&1 &
-pids+=($!)
-for _ in $(seq 100); do [ -S /run/rpcbind.sock ] && break; sleep 0.05; done
-[ -S /run/rpcbind.sock ] || { cat "$work/rpcbind.log" >&2; fail "rpcbind did not start"; }
 
 tool() { timeout 60 "$BIN/nfsrdma" "$@"; }
 mkdir "$work/export" "$work/other"

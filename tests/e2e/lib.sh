@@ -14,6 +14,30 @@ trap cleanup EXIT
 fail() { echo "FAILED: $*" >&2; exit 1; }
 skip() { echo "needs $*"; exit 77; }
 
+# own_rpcbind INSIDE: goes on in namespaces where ports and /run are the test's own, as `SCRIPT BIN inside`, and starts
+# rpcbind there; its pid is in rpcbind_pid.
+own_rpcbind() {
+    [ "$(id -u)" = 0 ] || skip "root: a network namespace for rpcbind"
+    local program
+    for program in rpcbind rpcinfo; do
+        command -v $program >/dev/null || skip "root: to install $program (package rpcbind)"
+    done
+    command -v showmount >/dev/null || skip "root: to install showmount (package nfs-common)"
+    if [ "$1" != inside ]; then
+        unshare --net --mount true 2>/dev/null || skip "root: namespaces, which are refused here"
+        rm -rf "$work"
+        exec unshare --net --mount --fork bash "$0" "$BIN" inside
+    fi
+    ip link set lo up
+    # rpcbind's socket has a fixed place there.
+    mount -t tmpfs none /run || skip "root: a mount namespace"
+    rpcbind -f -w >"$work/rpcbind.log" 2>&1 &
+    rpcbind_pid=$!
+    pids+=("$rpcbind_pid")
+    for _ in $(seq 100); do [ -S /run/rpcbind.sock ] && break; sleep 0.05; done
+    [ -S /run/rpcbind.sock ] || { cat "$work/rpcbind.log" >&2; fail "rpcbind did not start"; }
+}
+
 # A loopback address of this test's own.
 address() { echo "127.$((RANDOM % 253 + 1)).$((RANDOM % 253 + 1)).$((RANDOM % 253 + 1))"; }
 

@@ -3,24 +3,7 @@
 # counters by HTTP: mountd.sh BIN
 BIN=$1
 source "$(dirname "$0")/lib.sh"
-[ "$(id -u)" = 0 ] || skip "root: a network namespace for rpcbind"
-for program in rpcbind rpcinfo; do
-    command -v $program >/dev/null || skip "root: to install $program (package rpcbind)"
-done
-command -v showmount >/dev/null || skip "root: to install showmount (package nfs-common)"
-if [ "${2:-}" != inside ]; then
-    # /run is the namespace's own as well: rpcbind's socket has a fixed place there.
-    unshare --net --mount true 2>/dev/null || skip "root: namespaces, which are refused here"
-    rm -rf "$work"
-    exec unshare --net --mount --fork bash "$0" "$BIN" inside
-fi
-ip link set lo up
-mount -t tmpfs none /run || skip "root: a mount namespace"
-rpcbind -f -w >"$work/rpcbind.log" 2>&1 &
-rpcbind_pid=$!
-pids+=("$rpcbind_pid")
-for _ in $(seq 100); do [ -S /run/rpcbind.sock ] && break; sleep 0.05; done
-[ -S /run/rpcbind.sock ] || { cat "$work/rpcbind.log" >&2; fail "rpcbind did not start"; }
+own_rpcbind "${2:-}"
 
 mkdir -p "$work/one" "$work/two" && echo text >"$work/one/file"
 start_server mountd --export "$work/one" --export "$work/two" --listen 127.0.0.1 --rpcbind --metrics 127.0.0.1
