@@ -20,7 +20,7 @@ constexpr Error kSameExport{Errc::invalid_argument, 0, "two exports have the sam
 
 }  // namespace
 
-Server::Server() {
+Server::Server(const HostNames::Options& host_names) : host_names_(host_names) {
     lose_unstable();
 }
 

@@ -46,7 +46,8 @@ struct MountEntry {
 // loop may use it at once.
 class Server {
   public:
-    Server();  // a new write verifier: unstable data of an earlier Server may be lost
+    // A new write verifier: unstable data of an earlier Server may be lost.
+    explicit Server(const HostNames::Options& host_names = {});
     ~Server();
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
