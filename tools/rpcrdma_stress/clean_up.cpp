@@ -10,6 +10,7 @@ namespace {
 constexpr std::uint64_t kConnectNs = 10 * kNsPerSec;
 constexpr int kTries = 20;  // calls that were given up may still be executed meanwhile
 constexpr std::uint64_t kBetweenNs = 250 * kNsPerMs;
+constexpr std::uint64_t kAllNs = 300 * kNsPerSec;
 
 }  // namespace
 
@@ -17,11 +18,14 @@ void Stress::clean_up() {
     if (directory_.empty()) return;
     result_.directory = url_.path + (url_.ends_in_slash() ? "" : "/") + name_;
     if (options_.keep) return;
+    if (silent_) return not_removed("the server does not answer");
     Connection& connection = *connections_.front();
-    if (!wait_until([&] { return connection.up(); }, kConnectNs)) return;
-    calls_ = std::make_unique<tool::Calls>(connection.client(), url_);
-    for (int i = 0; i < kTries && connection.up(); ++i) {
-        if (i > 0) calls_->sleep(kBetweenNs);
+    const std::uint64_t end = loop().now_ns() + kAllNs;
+    for (int i = 0; i < kTries && loop().now_ns() < end; ++i) {
+        if (i > 0) (void)wait_until([] { return false; }, kBetweenNs);
+        if (!wait_until([&] { return connection.up(); }, kConnectNs))
+            return not_removed("no connection");
+        calls_ = std::make_unique<tool::Calls>(connection.client(), url_);
         if (!remove_tree(directory_)) continue;
         nfs::client::RmdirOp op;
         op.args.object = {parent_.view(), name_.data()};
@@ -30,10 +34,13 @@ void Stress::clean_up() {
         result_.directory.clear();
         return;
     }
-    if (result_.ok) {
-        result_.ok = false;
-        result_.trouble = "cannot remove " + result_.directory;
-    }
+    not_removed("what is in it does not go");
+}
+
+// What went wrong before says more.
+void Stress::not_removed(const std::string& why) {
+    if (result_.ok) result_.trouble = "cannot remove " + result_.directory + ": " + why;
+    result_.ok = false;
 }
 
 bool Stress::remove_tree(const nfs::client::FileHandle& directory) {

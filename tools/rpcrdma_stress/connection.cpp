@@ -7,6 +7,8 @@ namespace {
 
 constexpr std::uint64_t kRetryNs = 100 * kNsPerMs;
 
+}  // namespace
+
 void add(xprtrdma::TransportCounters& sum, const xprtrdma::TransportCounters& part) noexcept {
     sum.calls += part.calls;
     sum.replies += part.replies;
@@ -20,9 +22,29 @@ void add(xprtrdma::TransportCounters& sum, const xprtrdma::TransportCounters& pa
     sum.keys_bound += part.keys_bound;
     sum.abandoned += part.abandoned;
     sum.disconnects += part.disconnects;
+    sum.short_replies += part.short_replies;
+    sum.bad_versions += part.bad_versions;
+    sum.err_vers += part.err_vers;
+    sum.err_chunk += part.err_chunk;
+    sum.bad_invalidations += part.bad_invalidations;
 }
 
-}  // namespace
+std::string bad_answers(const xprtrdma::TransportCounters& counters) {
+    const std::pair<const char*, std::uint64_t> all[] = {
+        {"malformed replies", counters.bad_replies},
+        {"replies to no call", counters.bad_xids},
+        {"messages that are too short", counters.short_replies},
+        {"messages of another version", counters.bad_versions},
+        {"ERR_VERS", counters.err_vers},
+        {"ERR_CHUNK", counters.err_chunk},
+        {"invalidations of keys that were not the call's", counters.bad_invalidations}};
+    std::string text;
+    for (const auto& [what, count] : all) {
+        if (count == 0) continue;
+        text += (text.empty() ? "" : ", ") + std::string(what) + ": " + std::to_string(count);
+    }
+    return text;
+}
 
 Connection::Connection(verbs::Device& device, const ConnectionOptions& options, std::uint32_t index,
                        ConnectionOwner& owner)

@@ -2,12 +2,19 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "nfs/client/client.hpp"
 #include "verbs/device.hpp"
 #include "xprtrdma/transport.hpp"
 
 namespace nfsrdma::stress {
+
+// Adds what the result tells of, and what no right server makes, to `sum`.
+void add(xprtrdma::TransportCounters& sum, const xprtrdma::TransportCounters& part) noexcept;
+// For people: what came that a right server never sends, also in answer to calls that were
+// cancelled, which nobody else looks at. Empty: nothing.
+std::string bad_answers(const xprtrdma::TransportCounters& counters);
 
 class Connection;
 

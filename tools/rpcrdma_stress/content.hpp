@@ -20,6 +20,16 @@ struct Stamp {
 inline constexpr std::size_t kWordBytes = 8;
 inline constexpr std::uint32_t kWorkersMax = 1u << 12;
 inline constexpr std::uint32_t kSerials = 1u << 14;
+// The last ones are those of its stripes in the file of all; the others those of its files, again
+// and again.
+inline constexpr std::uint32_t kStripes = 1u << 10;
+inline constexpr std::uint32_t kFileSerials = kSerials - kStripes;
+constexpr std::uint32_t file_serial(std::uint64_t number) noexcept {
+    return static_cast<std::uint32_t>(number % kFileSerials);
+}
+constexpr std::uint32_t stripe_serial(std::uint32_t number) noexcept {  // below kStripes
+    return kFileSerials + number % kStripes;
+}
 inline constexpr std::uint32_t kGenerations = 1u << 14;
 inline constexpr std::uint64_t kOffsetMax = std::uint64_t{kWordBytes} << 24;
 

@@ -33,7 +33,10 @@ std::string write_text(std::uint32_t generation) {
 }  // namespace
 
 std::string file_text(std::uint32_t worker, std::uint32_t serial) {
-    return "file " + std::to_string(serial) + " of worker " + std::to_string(worker);
+    const bool stripe = serial >= kFileSerials;
+    return (stripe ? "stripe " + std::to_string(serial - kFileSerials)
+                   : "file " + std::to_string(serial)) +
+           " of worker " + std::to_string(worker);
 }
 
 FileModel::FileModel(std::uint32_t worker, std::uint32_t serial) noexcept

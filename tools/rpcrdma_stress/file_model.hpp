@@ -54,7 +54,7 @@ class FileModel {
     std::map<std::uint64_t, Piece> pieces_;  // by their first byte; from 0 on, without gaps
 };
 
-// "file 3 of worker 7".
+// "file 3 of worker 7", "stripe 0 of worker 7".
 std::string file_text(std::uint32_t worker, std::uint32_t serial);
 
 }  // namespace nfsrdma::stress

@@ -8,7 +8,9 @@ std::string differs(const char* what, std::uint64_t expected, std::uint64_t got)
            std::to_string(got);
 }
 
-constexpr std::uint32_t kPermissions = 07777;
+constexpr std::uint32_t kModeBits = 07777;
+// A directory inherits set-group-id from its parent where the file system does so.
+constexpr std::uint32_t kPermissions = 0777;
 
 }  // namespace
 
@@ -23,8 +25,8 @@ std::string check_attributes(const fattr3& attributes, Object& object) {
         return differs("size", object.model.size(), attributes.size);
     if (object.type == NF3LNK && attributes.size != object.text.size())
         return differs("size of the link", object.text.size(), attributes.size);
-    if (object.type != NF3LNK && (attributes.mode & kPermissions) != object.mode)
-        return differs("mode", object.mode, attributes.mode & kPermissions);
+    const std::uint32_t mode = attributes.mode & (object.type == NF3DIR ? kPermissions : kModeBits);
+    if (object.type != NF3LNK && mode != object.mode) return differs("mode", object.mode, mode);
     if (object.type != NF3DIR && attributes.nlink != object.names.size())
         return differs("nlink", object.names.size(), attributes.nlink);
     return {};

@@ -81,17 +81,20 @@ std::uint64_t Planner::draw_length() noexcept {
     const std::uint64_t most = options_.file_bytes;
     const std::uint64_t near[] = {1,         kPage,    options_.inline_bytes, 2048,
                                   64u << 10, 1u << 20, options_.inline_bytes, most};
-    std::uint64_t length = 0;
+    // One draw a statement: the order of evaluation within one is the compiler's.
+    std::uint64_t length = 0, bits = 0;
     switch (prng_.below(4)) {
         case 0:
-            length = near[prng_.below(std::size(near))] + prng_.below(17);
+            length = near[prng_.below(std::size(near))];
+            length += prng_.below(17);
             length = length > 8 ? length - 8 : 1;
             break;
         case 1:
             length = kPage << prng_.below(9);
             break;
         default:
-            length = prng_.between(1, std::uint64_t{1} << prng_.between(1, 20));
+            bits = prng_.between(1, 20);
+            length = prng_.between(1, std::uint64_t{1} << bits);
             break;
     }
     return std::clamp<std::uint64_t>(length, 1, most);
@@ -122,12 +125,19 @@ Plan Planner::next() noexcept {
     plan.disconnect = prng_.chance_ppm(ppm(options_.disconnect_rate));
     const std::uint64_t wide = prng_.between(1, kAfterMaxUs);
     plan.after_us = static_cast<std::uint32_t>(prng_.below(wide));
-    for (const std::uint64_t part :
-         {static_cast<std::uint64_t>(plan.kind), std::uint64_t{plan.slot}, plan.offset, plan.length,
-          std::uint64_t{plan.variant},
-          std::uint64_t{plan.cancel} + 2 * std::uint64_t{plan.disconnect}})
-        fingerprint_ = Prng(fingerprint_ ^ part).next();
+    fingerprint_ = fingerprint_with(fingerprint_, plan);
     return plan;
+}
+
+std::uint64_t fingerprint_with(std::uint64_t before, const Plan& plan) noexcept {
+    for (const std::uint64_t part :
+         {plan.step, static_cast<std::uint64_t>(plan.kind), std::uint64_t{plan.slot}, plan.offset,
+          plan.length, std::uint64_t{plan.skew}, std::uint64_t{plan.variant},
+          std::uint64_t{plan.connection},
+          std::uint64_t{plan.cancel} + 2 * std::uint64_t{plan.disconnect},
+          std::uint64_t{plan.after_us}})
+        before = Prng(before ^ part).next();
+    return before;
 }
 
 }  // namespace nfsrdma::stress

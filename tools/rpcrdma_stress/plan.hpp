@@ -59,11 +59,14 @@ struct Plan {
     std::uint32_t after_us = 0;  // cancelled or disconnected
 };
 
+// `before`, and all that `plan` says: another number for another plan.
+std::uint64_t fingerprint_with(std::uint64_t before, const Plan& plan) noexcept;
+
 class Planner {
   public:
     Planner(const PlanOptions& options, std::uint32_t worker) noexcept;
     Plan next() noexcept;
-    // Of all steps so far: equal for equal sequences.
+    // Of all steps so far and all that is in them: equal for equal sequences.
     std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
   private:

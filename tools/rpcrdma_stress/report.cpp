@@ -62,6 +62,7 @@ std::string to_json(const StressResult& result, const Options& options) {
         .add("connects", result.connects)
         .add("fate_unknown", tally.fate_unknown)
         .add("files_given_up", tally.files_given_up)
+        .add("stripes_given_up", tally.stripes_given_up)
         .add("write_verifiers_changed", tally.write_verifiers)
         .add("keys_bound", result.rdma.keys_bound)
         .add("local_invalidations", result.rdma.local_invalidations)

@@ -16,7 +16,14 @@ constexpr std::uint64_t kTickNs = 5 * kNsPerMs;
 constexpr std::uint64_t kGoodbyeNs = 10 * kNsPerSec;
 constexpr std::uint64_t kStopNs = 30 * kNsPerSec;
 constexpr std::uint32_t kStripeBytes = 64 << 10;
-constexpr std::uint32_t kStripes = 16;  // of a worker
+constexpr std::uint32_t kRoundsAtFirst = 16;  // of stripes; the workers make more
+// Beyond twice the time for an answer, in which a lost connection is made again and a call on it
+// waits for its answer: then the server is taken for dead.
+constexpr std::uint64_t kSilenceNs = 20 * kNsPerSec;
+// After the end of its time a run makes its last steps and reads what there is, at this pace at
+// least.
+constexpr std::uint64_t kLastNs = 120 * kNsPerSec;
+constexpr double kSlowestBytesPerS = 1 << 20;
 
 std::uint64_t to_ns(double seconds) {
     return static_cast<std::uint64_t>(seconds * static_cast<double>(kNsPerSec));
@@ -61,7 +68,7 @@ bool Stress::enough(std::uint64_t steps_done) const noexcept {
 }
 
 void Stress::mismatch(const Worker& worker, const std::string& what) noexcept {
-    if (stopped()) return;
+    if (!result_.mismatch.empty()) return;
     result_.mismatch = what;
     result_.before.assign(worker.history().begin(), worker.history().end());
 }
@@ -130,7 +137,9 @@ bool Stress::connect() {
         return std::all_of(connections_.begin(), connections_.end(),
                            [](const auto& connection) { return connection->up(); });
     };
-    (void)wait_until([&] { return all_up() || stopped() || interrupted_; }, kForeverNs);
+    if (!wait_until([&] { return all_up() || stopped() || interrupted_; },
+                    2 * to_ns(options_.timeout_s) + kSilenceNs))
+        trouble("cannot connect to " + url_.server() + ": neither accepted nor refused");
     return !stopped() && !interrupted_;
 }
 
@@ -224,11 +233,12 @@ bool Stress::make_common_file() {
     size.args.object = common_.view();
     size.args.new_attributes.size.set_it = TRUE;
     size.args.new_attributes.size.set_size3_u.size =
-        std::uint64_t{workers()} * kStripes * kStripeBytes;
+        kRoundsAtFirst * round_bytes(workers(), kStripeBytes);
     if (const auto outcome = run(size); !outcome.ok()) {
         trouble("cannot set the size of a file: " + to_string(outcome));
         return false;
     }
+    common_rounds_ = kRoundsAtFirst;
     return true;
 }
 
@@ -243,13 +253,49 @@ void Stress::work() {
         return std::all_of(workers_.begin(), workers_.end(),
                            [](const auto& worker) { return worker->finished(); });
     };
-    (void)wait_until([&] { return stopped() || all_finished(); }, kForeverNs);
+    note_answer();
+    (void)wait_until(
+        [&] {
+            watch();
+            return stopped() || all_finished();
+        },
+        kForeverNs);
     result_.seconds = static_cast<double>(loop().now_ns() - begin) / 1e9;
     for (const auto& worker : workers_) {
         result_.steps += worker->steps();
         result_.fingerprint ^= Prng(worker->fingerprint() + worker->index()).next();
     }
     stop_workers();
+}
+
+// A server that lets calls wait for ever, or answers too slowly to come to an end, ends the run.
+void Stress::watch() {
+    if (stopped()) return;
+    const std::uint64_t now = loop().now_ns();
+    const std::uint64_t silence = 2 * to_ns(options_.timeout_s) + kSilenceNs;
+    if (now - last_answer_ns_ > silence) {
+        silent_ = true;
+        trouble("the server has answered nothing for " + std::to_string(silence / kNsPerSec) +
+                " s; " + who_waits());
+        return;
+    }
+    if (interrupted_) end_ns_ = std::min(end_ns_, now);
+    if (end_ns_ == UINT64_MAX || now < end_ns_) return;
+    const double bytes = static_cast<double>(options_.file_bytes) * options_.files * workers();
+    const std::uint64_t most = kLastNs + silence + to_ns(bytes / kSlowestBytesPerS);
+    if (now - end_ns_ > most) {
+        trouble("the run does not end: " + std::to_string(most / kNsPerSec) +
+                " s after its time its files are not read yet; " + who_waits());
+    }
+}
+
+std::string Stress::who_waits() const {
+    for (const auto& worker : workers_) {
+        if (!worker->finished())
+            return "worker " + std::to_string(worker->index()) + " waits for " +
+                   worker->last_call();
+    }
+    return {};
 }
 
 void Stress::stop_workers() {
@@ -279,14 +325,11 @@ void Stress::close() {
     }
     for (const auto& connection : connections_) {
         result_.connects += connection->connects();
-        const auto counters = connection->counters();
-        result_.rdma.calls += counters.calls;
-        result_.rdma.keys_bound += counters.keys_bound;
-        result_.rdma.local_invalidations += counters.local_invalidations;
-        result_.rdma.remote_invalidations += counters.remote_invalidations;
-        result_.rdma.abandoned += counters.abandoned;
-        result_.rdma.bad_replies += counters.bad_replies;
-        result_.rdma.bad_xids += counters.bad_xids;
+        add(result_.rdma, connection->counters());
+    }
+    if (const std::string bad = bad_answers(result_.rdma); !bad.empty()) {
+        result_.ok = false;
+        if (result_.mismatch.empty()) result_.mismatch = "the server sent " + bad;
     }
     workers_.clear();
     connections_.clear();

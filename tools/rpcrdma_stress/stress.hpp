@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -46,6 +47,10 @@ class Stress final : public Field, public ConnectionOwner {
     Loop& loop() noexcept override { return device_.loop(); }
     Tally& tally() noexcept override { return result_.tally; }
     const nfs::client::FileHandle& common_file() const noexcept override { return common_; }
+    std::uint32_t common_rounds() const noexcept override { return common_rounds_; }
+    void common_grown(std::uint32_t rounds) noexcept override {
+        common_rounds_ = std::max(common_rounds_, rounds);
+    }
     std::uint32_t workers() const noexcept override {
         return options_.connections * options_.depth;
     }
@@ -53,6 +58,7 @@ class Stress final : public Field, public ConnectionOwner {
         return !result_.trouble.empty() || !result_.mismatch.empty() || closing_;
     }
     bool enough(std::uint64_t steps_done) const noexcept override;
+    void note_answer() noexcept override { last_answer_ns_ = device_.loop().now_ns(); }
     void mismatch(const Worker& worker, const std::string& what) noexcept override;
     void trouble(const std::string& what) noexcept override;
     void note_verifier(const char* verifier) noexcept override;
@@ -71,8 +77,11 @@ class Stress final : public Field, public ConnectionOwner {
     bool make_common_file();
     nfs::client::FileHandle make_directory(const nfs::client::FileHandle& parent, std::string name);
     void work();
+    void watch();
+    std::string who_waits() const;
     void stop_workers();
     void clean_up();
+    void not_removed(const std::string& why);
     bool remove_tree(const nfs::client::FileHandle& directory);
     bool remove_entry(const nfs::client::FileHandle& directory, const tool::Entry& entry);
     void close();
@@ -86,7 +95,9 @@ class Stress final : public Field, public ConnectionOwner {
     Content content_;
     StressResult result_;
     bool interrupted_ = false, closing_ = false, setting_up_ = true;
-    std::uint64_t end_ns_ = UINT64_MAX;
+    bool silent_ = false;  // the server answers no more
+    std::uint64_t end_ns_ = UINT64_MAX, last_answer_ns_ = 0;
+    std::uint32_t common_rounds_ = 0;
     std::optional<std::array<char, NFS3_WRITEVERFSIZE>> verifier_;
     std::vector<std::unique_ptr<Connection>> connections_;
     std::vector<std::unique_ptr<Worker>> workers_;

@@ -20,7 +20,7 @@ Worker::Worker(Field& field, std::uint32_t index, std::uint32_t home)
       home_(home),
       planner_(field.plan_options(), index),
       files_(field.plan_options().files),
-      stripe_(index, 0),
+      stripe_(index, stripe_serial(0)),
       fault_timer_(on_fault) {
     fault_timer_.worker = this;
     payload_waiter_.worker = this;
@@ -219,6 +219,7 @@ void Worker::answered(nfs::client::Op& op) {
         return;
     }
     if (op.outcome.rpc) {
+        field_.note_answer();
         then(true);
         return;
     }
@@ -258,6 +259,8 @@ void Worker::on_fault(Timer& timer) noexcept {
 
 void Worker::stop() noexcept {
     field_.loop().disarm(fault_timer_);
+    // What was seen is told, whatever ended the run before it could be read again.
+    if (difference_) differs(*std::exchange(difference_, std::nullopt), "not read again");
     if (waits_for_payload_) {
         connection_->transport().stop_waiting(payload_waiter_);
         waits_for_payload_ = false;

@@ -21,7 +21,8 @@ struct Tally {
     std::array<std::uint64_t, kKinds> steps{};
     std::uint64_t calls = 0, bytes_read = 0, bytes_written = 0, bytes_verified = 0;
     std::uint64_t cancelled = 0, cancelled_too_late = 0, disconnected = 0, lost = 0;
-    std::uint64_t fate_unknown = 0, files_given_up = 0, short_transfers = 0;
+    std::uint64_t fate_unknown = 0, files_given_up = 0, stripes_given_up = 0;
+    std::uint64_t short_transfers = 0;
     std::uint64_t write_verifiers = 0;  // changes of it: the server began anew
 };
 
@@ -34,11 +35,16 @@ class Field {
     virtual Loop& loop() noexcept = 0;
     virtual Tally& tally() noexcept = 0;
     virtual const nfs::client::FileHandle& common_file() const noexcept = 0;
+    // Rounds of stripes, one for each worker, that the file of all is long enough for.
+    virtual std::uint32_t common_rounds() const noexcept = 0;
+    virtual void common_grown(std::uint32_t rounds) noexcept = 0;
     virtual std::uint32_t workers() const noexcept = 0;
     // No worker begins anything new.
     virtual bool stopped() const noexcept = 0;
     // Enough was done: what there is is read once more, and that is all.
     virtual bool enough(std::uint64_t steps_done) const noexcept = 0;
+    // A call was answered: the server is alive.
+    virtual void note_answer() noexcept = 0;
     // The first one counts.
     virtual void mismatch(const Worker& worker, const std::string& what) noexcept = 0;
     virtual void trouble(const std::string& what) noexcept = 0;
@@ -47,6 +53,13 @@ class Field {
   protected:
     ~Field() = default;
 };
+
+// Bytes of one round in the file of all: the stripes, and behind them a byte that makes the file so
+// long, which is nobody's and can be written late or twice.
+inline constexpr std::uint32_t kRoundEndBytes = 4096;
+constexpr std::uint64_t round_bytes(std::uint32_t workers, std::uint32_t stripe_bytes) noexcept {
+    return std::uint64_t{workers} * stripe_bytes + kRoundEndBytes;
+}
 
 // One call in flight: steps of its plan, one after the other, in two directories of its own and a
 // stripe of the file of all.
@@ -65,6 +78,8 @@ class Worker {
     void start(const nfs::client::FileHandle& first, const nfs::client::FileHandle& second);
     bool finished() const noexcept { return finished_; }
     bool idle() const noexcept { return pending_ == nullptr; }
+    // The last call that was begun, for people.
+    const std::string& last_call() const noexcept { return what_; }
     // A call on this connection waits for its answer.
     bool calls(const Connection& connection) const noexcept {
         return pending_ != nullptr && connection_ == &connection;
@@ -120,12 +135,17 @@ class Worker {
     void write_step();
     void read_common();
     void write_common();
+    void with_stripe(Next next);
+    void next_stripe();
+    // `next` runs also when a call was cut off, except while verifying, when it is made again.
     void read_range(const Range& range, std::uint64_t offset, std::uint64_t length, Next next);
+    void read_cut();
+    bool again_while_verifying();
     void read_next();
     void read_answered(std::uint32_t asked);
     bool check_end(std::uint32_t asked);
     void check_guard(std::uint32_t asked);
-    void differs(const Difference& difference);
+    void differs(const Difference& difference, const std::string& again);
     void write_range(const Range& range, std::uint64_t offset, std::uint64_t length,
                      std::function<void()> unknown);
     void write_next();
@@ -205,6 +225,7 @@ class Worker {
     std::uint64_t at_ = 0, left_ = 0;
     std::uint32_t generation_ = 0;
     std::optional<Difference> difference_;  // is read again
+    std::uint32_t cuts_ = 0;                // of this range or listing
     Next range_done_, range_unknown_;
 
     // The listing under way.

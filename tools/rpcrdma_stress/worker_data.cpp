@@ -10,7 +10,8 @@
 namespace nfsrdma::stress {
 namespace {
 
-constexpr std::uint32_t kStripesGivenUpMax = 15;
+constexpr std::uint32_t kCutsMax = 64;  // of one range or listing, of a server that is restarted
+constexpr std::uint32_t kRoundsAtOnce = 16;  // by which the file of all grows
 
 std::string range_text(const std::string& where, std::uint64_t offset, std::uint64_t length) {
     return where + " offset " + std::to_string(offset) + " length " + std::to_string(length);
@@ -23,9 +24,10 @@ Worker::Range Worker::range_of(Object& object) {
 }
 
 Worker::Range Worker::range_of_stripe() {
-    const std::uint64_t number = std::uint64_t{stripes_given_up_} * field_.workers() + index_;
-    return {field_.common_file(), &stripe_, number * field_.plan_options().common_bytes, false,
-            "the common file"};
+    const std::uint32_t stripe = field_.plan_options().common_bytes;
+    const std::uint64_t base =
+        stripes_given_up_ * round_bytes(field_.workers(), stripe) + std::uint64_t{index_} * stripe;
+    return {field_.common_file(), &stripe_, base, false, "the common file"};
 }
 
 void Worker::read_step() {
@@ -38,21 +40,52 @@ void Worker::write_step() {
 }
 
 void Worker::read_common() {
-    if (stripes_given_up_ > kStripesGivenUpMax) return step_done();
-    read_range(range_of_stripe(), plan_.offset, plan_.length, [this] { step_done(); });
+    with_stripe([this] {
+        read_range(range_of_stripe(), plan_.offset, plan_.length, [this] { step_done(); });
+    });
 }
 
 void Worker::write_common() {
-    if (stripes_given_up_ > kStripesGivenUpMax) return step_done();
-    write_range(range_of_stripe(), plan_.offset, plan_.length, [this] {
-        // The rest of the stripe must be as it was; then the next one is used.
-        settling_ = true;
-        read_range(range_of_stripe(), 0, field_.plan_options().common_bytes, [this] {
-            ++stripes_given_up_;
-            ++field_.tally().files_given_up;
-            stripe_ = FileModel(index_, stripes_given_up_ * (kSerials / (kStripesGivenUpMax + 1)));
-            step_done();
+    with_stripe([this] {
+        write_range(range_of_stripe(), plan_.offset, plan_.length, [this] {
+            // The rest of the stripe must be as it was; then the next one is used.
+            settling_ = true;
+            read_range(range_of_stripe(), 0, field_.plan_options().common_bytes,
+                       [this] { next_stripe(); });
         });
+    });
+}
+
+void Worker::next_stripe() {
+    ++stripes_given_up_;
+    ++field_.tally().stripes_given_up;
+    stripe_ = FileModel(index_, stripe_serial(stripes_given_up_));
+    step_done();
+}
+
+// The file of all reaches beyond the stripe, so that no READ of it meets the end. One that is cut
+// off is tried again by the next step that wants a stripe.
+void Worker::with_stripe(Next next) {
+    if (stripes_given_up_ >= kStripes) return step_done();
+    if (stripes_given_up_ < field_.common_rounds()) return next();
+    const std::uint32_t rounds = std::min(stripes_given_up_ + kRoundsAtOnce, kStripes);
+    const std::uint64_t end =
+        rounds * round_bytes(field_.workers(), field_.plan_options().common_bytes);
+    with_payload(1, [this, rounds, end, next = std::move(next)]() mutable {
+        payload_.memory().front() = std::byte{0};
+        write_.args.file = field_.common_file().view();
+        write_.args.offset = end - 1;
+        write_.args.stable = UNSTABLE;
+        write_.set_data(payload_.memory().first(1));
+        issue(write_, "WRITE " + range_text("the common file", end - 1, 1),
+              [this, rounds, next = std::move(next)](bool sure) {
+                  payload_.reset();
+                  if (!sure) return step_done();
+                  if (!expect(write_, {NFS3_OK})) return;
+                  if (write_.count() != 1 && !require("nothing was written")) return;
+                  field_.common_grown(rounds);
+                  next();
+              });
     });
 }
 
@@ -60,6 +93,7 @@ void Worker::read_range(const Range& range, std::uint64_t offset, std::uint64_t 
     range_ = range;
     at_ = offset;
     left_ = length;
+    cuts_ = 0;
     range_done_ = std::move(next);
     read_next();
 }
@@ -79,15 +113,28 @@ void Worker::read_next() {
             read_.room = payload_.memory().subspan(skew, bytes);
             issue(read_, "READ " + range_text(range_.where, range_.base + at_, bytes),
                   [this, bytes](bool sure) {
-                      if (!sure) {
-                          payload_.reset();
-                          difference_.reset();
-                          return std::exchange(range_done_, nullptr)();
-                      }
+                      if (!sure) return read_cut();
                       if (expect(read_, {NFS3_OK})) read_answered(bytes);
                   });
         });
     });
+}
+
+// No answer will come. What is looked at for the second time, or at the end, is asked for again.
+void Worker::read_cut() {
+    payload_.reset();
+    if (difference_) {
+        if (++cuts_ <= kCutsMax) return read_next();
+        return differs(*std::exchange(difference_, std::nullopt), "read again: no answer");
+    }
+    if (!verifying_) return std::exchange(range_done_, nullptr)();
+    if (again_while_verifying()) read_next();
+}
+
+bool Worker::again_while_verifying() {
+    if (++cuts_ <= kCutsMax) return true;
+    field_.trouble("not verified: " + what_ + " was cut off " + std::to_string(cuts_) + " times");
+    return false;
 }
 
 void Worker::read_answered(std::uint32_t asked) {
@@ -103,10 +150,10 @@ void Worker::read_answered(std::uint32_t asked) {
         }
         const bool again = difference && difference->offset == difference_->offset &&
                            difference->got == difference_->got;
-        difference_->got += again        ? "; read again: the same"
-                            : difference ? "; read again: another difference"
-                                         : "; read again: right";
-        return differs(*difference_);
+        return differs(*std::exchange(difference_, std::nullopt),
+                       again        ? "read again: the same"
+                       : difference ? "read again: another difference"
+                                    : "read again: right");
     }
     check_guard(asked);
     if (field_.stopped()) return;
@@ -123,6 +170,7 @@ void Worker::read_answered(std::uint32_t asked) {
 bool Worker::check_end(std::uint32_t asked) {
     const std::uint64_t count = read_.data().size();
     if (!range_.whole) {
+        if (read_.eof()) return require("the end, in the middle of the file");
         if (count == 0) return require("0 bytes in the middle of the file");
         return true;
     }
@@ -153,12 +201,12 @@ void Worker::check_guard(std::uint32_t asked) {
     }
 }
 
-void Worker::differs(const Difference& difference) {
+void Worker::differs(const Difference& difference, const std::string& again) {
     const Stamp stamp = range_.model->stamp(0);
     wrong(what_ + ": " + range_.where + " (" + file_text(stamp.worker, stamp.serial) +
           ") differs at offset " + std::to_string(range_.base + difference.offset) + ", " +
           std::to_string(difference.bytes) + " bytes; expected " + difference.expected + "; got " +
-          difference.got);
+          difference.got + "; " + again);
 }
 
 void Worker::write_range(const Range& range, std::uint64_t offset, std::uint64_t length,
@@ -243,7 +291,8 @@ void Worker::verify_all(std::size_t slot) {
         read_range(range_of(file), 0, file.model.size() + 1,
                    [this, slot] { verify_all(slot + 1); });
     } else if (slot == files_.size()) {
-        if (stripes_given_up_ > kStripesGivenUpMax) return verify_all(slot + 1);
+        // Nothing was written to a stripe that the file was never made long enough for.
+        if (stripes_given_up_ >= field_.common_rounds()) return verify_all(slot + 1);
         read_range(range_of_stripe(), 0, field_.plan_options().common_bytes,
                    [this, slot] { verify_all(slot + 1); });
     } else if (slot < files_.size() + 3) {

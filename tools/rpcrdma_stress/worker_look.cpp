@@ -134,7 +134,7 @@ void Worker::access() {
 void Worker::list(bool plus) {
     if (!range_done_) range_done_ = [this] { step_done(); };
     plus_ = plus;
-    listings_ = 0;
+    listings_ = cuts_ = 0;
     seen_.clear();
     cookie_ = 0;
     cookie_verifier_ = {};
@@ -151,7 +151,11 @@ void Worker::list_next() {
                              std::to_string(index_) + (dir == 0 ? "" : "/sub") + " cookie " +
                              std::to_string(cookie_) + " of " + std::to_string(size) + " bytes";
     const auto then = [this](nfs::client::Op& op, bool sure) {
-        if (!sure) return std::exchange(range_done_, nullptr)();
+        if (!sure && !verifying_) return std::exchange(range_done_, nullptr)();
+        if (!sure) {
+            if (again_while_verifying()) list_next();
+            return;
+        }
         if (!expect(op, {NFS3_OK, NFS3ERR_BAD_COOKIE, NFS3ERR_NOT_SYNC})) return;
         if (op.outcome.status != NFS3_OK) {  // it changed: from the beginning
             if (++listings_ > kListingsMax && !require("the listing never ends")) return;

@@ -34,7 +34,7 @@ void Worker::make_file(Next next) {
     object.names = {new_name(plan_.variant >> 8, 'f')};
     const auto mode = static_cast<createmode3>(plan_.variant % 3);
     const Name& name = object.names.front();
-    object.model = FileModel(index_, static_cast<std::uint32_t>(serial_));
+    object.model = FileModel(index_, file_serial(serial_));
     create_.args.where = at(name, name_);
     create_.args.how = {};
     create_.args.how.mode = mode;
