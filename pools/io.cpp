@@ -36,6 +36,8 @@ Result<std::unique_ptr<Io>> Io::create(verbs::ProtectionDomain& pd, Arena& arena
     state.options = options;
     state.caps = caps;
     state.sges_max = std::max(1u, std::min(options.send_sges, caps.max_send_sge));
+    state.read_sges_max =
+        caps.max_read_sge == 0 ? state.sges_max : std::min(state.sges_max, caps.max_read_sge);
     state.binds = options.registration != Registration::fixed && caps.fast_reg;
     const bool keys =
         caps.fast_reg && (state.binds || options.local != LocalStrategy::scatter_gather);

@@ -36,7 +36,7 @@ struct Io::State {
     Arena* arena = nullptr;
     IoOptions options;
     verbs::DeviceCaps caps;
-    std::uint32_t sges_max = 1;
+    std::uint32_t sges_max = 1, read_sges_max = 1;  // of a request; of an RDMA READ
     bool binds = false;  // exposures are bound per call; false: static keys, or none at all
     std::unique_ptr<MrPool> mrs;
     ExposurePool exposures;

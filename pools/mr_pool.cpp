@@ -66,6 +66,7 @@ void Mr::on_flushed() noexcept {
 
 void Mr::on_never_posted() noexcept {
     NR_ASSERT(live());
+    fast->unmap();
     state = MrState::idle;
 }
 

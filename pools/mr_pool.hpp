@@ -51,7 +51,8 @@ struct Mr : ListHook<Mr>, verbs::Cqe {  // rpcrdma_mr; the Cqe is that of its RE
     void form_invalidate() noexcept;  // bound -> invalidating, inv_wr formed (unsignaled)
     void on_invalidated() noexcept;   // bound (by the peer) or invalidating -> idle
     void on_flushed() noexcept;       // bound or invalidating -> stale
-    void on_never_posted() noexcept;  // bound or invalidating -> idle
+    // bound or invalidating -> idle; the peer reaches nothing by the key, should it guess it.
+    void on_never_posted() noexcept;
     bool live() const noexcept { return state == MrState::bound || state == MrState::invalidating; }
 };
 

@@ -56,10 +56,11 @@ bool Io::State::can_key(Runs memory) const noexcept {
 std::uint32_t Io::State::transfer_slots(std::uint32_t remote_runs, Runs memory,
                                         bool pull) const noexcept {
     const auto local_runs = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(memory.size()));
-    const std::uint32_t gathered = remote_runs + (local_runs - 1) / sges_max;
+    const std::uint32_t sges = pull ? read_sges_max : sges_max;
+    const std::uint32_t gathered = remote_runs + (local_runs - 1) / sges;
     const std::uint32_t keyed = remote_runs + 2;  // REG_MR, LOCAL_INV
     if (options.local == LocalStrategy::key || (pull && caps.read_sink_needs_key)) return keyed;
-    if (options.local == LocalStrategy::scatter_gather || local_runs <= sges_max) return gathered;
+    if (options.local == LocalStrategy::scatter_gather || local_runs <= sges) return gathered;
     return std::max(gathered, keyed);
 }
 
@@ -164,8 +165,9 @@ Result<void> Io::State::build(Transfer& transfer, const Job& job) noexcept {
     for (const std::span<std::byte> run : job.memory) {
         if (!run.empty()) local[count++] = io->sge(run);
     }
-    Gather gather{job.remote, std::span(local).first(count), job.total, sges_max, own.wrs,
-                  own.sges};
+    Gather gather{job.remote, std::span(local).first(count),
+                  job.total,  pull ? read_sges_max : sges_max,
+                  own.wrs,    own.sges};
     const bool fits = gather.run();
     if ((!fits || gather.split) && options.local == LocalStrategy::automatic &&
         can_key(job.memory)) {
@@ -312,9 +314,9 @@ void Io::State::take_home(Transfer& transfer) noexcept {
     Transfer::Storage& own = *transfer.storage_;
     NR_ASSERT(own.leased && !own.pending);
     if (own.key != nullptr) {
-        // Of a push: done with its SEND, or never posted. A key that failed has said so and is
-        // stale.
-        if (own.key->live()) own.key->on_invalidated();
+        // Of a push: done with its SEND, or never posted, and unmapping what is free is nothing. A
+        // key that failed has said so and is stale.
+        if (own.key->live()) own.key->on_never_posted();
         mrs->put(*std::exchange(own.key, nullptr));
     }
     own.wrs_used = 0;

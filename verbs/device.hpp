@@ -15,6 +15,7 @@ namespace nfsrdma::verbs {
 
 struct DeviceCaps {
     std::uint32_t max_send_wr = 0, max_recv_wr = 0, max_send_sge = 0, max_recv_sge = 0;
+    std::uint32_t max_read_sge = 0;  // of an RDMA READ; 0: as of a SEND
     std::uint32_t max_fast_reg_pages = 0;
     std::uint32_t max_read_depth = 0;      // RDMA READs in flight as initiator
     std::uint32_t max_read_responses = 0;  // as responder
@@ -56,6 +57,10 @@ class FastMr {
     virtual Result<void> map(std::span<std::byte* const> pages, std::uint32_t page_size,
                              std::uint32_t offset, std::uint32_t length, std::uint64_t iova,
                              Access access) noexcept = 0;
+    // Takes back a map() whose reg_mr was not posted: it may not be posted any more, and the peer
+    // reaches nothing by the key. No effect on a key that is bound, being invalidated, or not
+    // mapped.
+    virtual void unmap() noexcept = 0;
     virtual Rkey rkey() const noexcept = 0;  // as the last map() made it
     virtual std::uint64_t iova() const noexcept = 0;
 };

@@ -151,7 +151,7 @@ bool Cm::next_event() noexcept {
     if (request) {
         id->context = nullptr;
         CmIdHandle owned(id);
-        if (sink != nullptr) sink->on_request(std::move(owned), raw);
+        if (sink != nullptr) static_cast<RequestSink*>(sink)->on_request(std::move(owned), raw);
     } else if (sink != nullptr) {
         sink->on_event(raw);
     }

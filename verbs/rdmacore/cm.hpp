@@ -40,11 +40,19 @@ RawEvent copy_event(const rdma_cm_event& event) noexcept;
 class EventSink {
   public:
     virtual void on_event(const RawEvent& event) noexcept = 0;
-    // Of listeners: a request that came on a new id.
-    virtual void on_request(CmIdHandle id, const RawEvent& event) noexcept = 0;
 
   protected:
     ~EventSink() = default;
+};
+
+// What the context of an id that listens points to, as an EventSink.
+class RequestSink : public EventSink {
+  public:
+    // A request that came on a new id.
+    virtual void on_request(CmIdHandle id, const RawEvent& event) noexcept = 0;
+
+  protected:
+    ~RequestSink() = default;
 };
 
 class Cm {
@@ -90,7 +98,7 @@ class Cm {
     std::vector<RdmaListener*> listeners_;
 };
 
-class RdmaListener final : public verbs::Listener, public EventSink {
+class RdmaListener final : public verbs::Listener, public RequestSink {
   public:
     RdmaListener(Cm& cm, ListenHandler& handler);
     ~RdmaListener() override;

@@ -82,6 +82,8 @@ void RdmaCmId::move_to(State state) noexcept {
 
 Result<QueuePair*> RdmaCmId::create_qp(ProtectionDomain& pd, CompletionQueue& cq,
                                        const QpOptions& options) {
+    if (state_ == State::closed || cm_.device().gone())
+        return Error{Errc::closed, 0, "create queue pair: the device, or the peer, is gone"};
     if (qp_ != nullptr || (state_ != State::idle && state_ != State::requested))
         return Error{Errc::invalid_argument, 0, "create queue pair: too late, or twice"};
     NR_TRY_ASSIGN(qp_, RdmaQp::create(cm_.device(), static_cast<RdmaPd&>(pd),
@@ -282,8 +284,6 @@ void RdmaCmId::on_event(const RawEvent& event) noexcept {
             return;
     }
 }
-
-void RdmaCmId::on_request(CmIdHandle, const RawEvent&) noexcept {}
 
 void RdmaCmId::on_established(const RawEvent& event) noexcept {
     if (state_ == State::connecting) {

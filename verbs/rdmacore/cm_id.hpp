@@ -44,7 +44,6 @@ class RdmaCmId final : public verbs::CmId, public EventSink, public QpOwner {
     SockAddr peer() const noexcept override { return peer_; }
 
     void on_event(const RawEvent& event) noexcept override;
-    void on_request(CmIdHandle id, const RawEvent& event) noexcept override;
     void on_first_receive() noexcept override;
     void on_fatal() noexcept override;
     // Of the request that it came with; valid while this lives.

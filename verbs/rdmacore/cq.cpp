@@ -1,6 +1,7 @@
 #include "verbs/rdmacore/cq.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "base/assert.hpp"
@@ -10,17 +11,25 @@
 
 // Operation. poll() takes a batch from the device and hands each completion to its queue pair.
 // While the loop is awake it polls; before it sleeps, arm() asks the device for an event on the
-// completion channel and looks once more.
+// completion channel, and has the loop look once more.
 //
 // Ownership. 1. A work request id names slot and generation of its queue pair: completions of one
 // that is gone find nobody. 2. Every work request has a place in the queue (attach).
 //
-// Errors. Answers of the device that fit no queue pair are dropped.
+// Errors. Answers of the device that fit no queue pair are dropped. A queue that the device gives
+// up on, or does not wake us for, takes its queue pairs with it and no others.
 namespace nfsrdma::verbs::rdmacore {
 
 namespace {
 constexpr std::uint32_t kSlotsMax = 0xFFFF;
+// Room for the last work requests of so many queue pairs, which those who ask for a queue do not
+// know of. Several families of devices (siw, hns) cannot resize a queue.
+constexpr std::uint32_t kDrains = 16;
+
+std::uint32_t given(const ibv_cq& cq) noexcept {
+    return cq.cqe > 0 ? static_cast<std::uint32_t>(cq.cqe) : 0;
 }
+}  // namespace
 
 RdmaCq::RdmaCq(RdmaDevice& device, std::uint32_t entries) noexcept
     : device_(device), entries_(entries) {}
@@ -28,10 +37,12 @@ RdmaCq::RdmaCq(RdmaDevice& device, std::uint32_t entries) noexcept
 Result<std::unique_ptr<RdmaCq>> RdmaCq::create(RdmaDevice& device, std::uint32_t entries) {
     if (entries == 0 || entries > device.max_cqe())
         return Error{Errc::invalid_argument, 0, "create completion queue"};
-    std::unique_ptr<RdmaCq> cq(new RdmaCq(device, entries));
-    cq->cq_ = ibv_create_cq(&device.context(), static_cast<int>(entries), cq.get(),
+    const std::uint32_t room = entries + std::min(kDrains, device.max_cqe() - entries);
+    std::unique_ptr<RdmaCq> cq(new RdmaCq(device, room));
+    cq->cq_ = ibv_create_cq(&device.context(), static_cast<int>(room), cq.get(),
                             &device.comp_channel(), 0);
     if (cq->cq_ == nullptr) return Error{Errc::system, errno, "create completion queue"};
+    cq->entries_ = std::max(room, given(*cq->cq_));
     return cq;
 }
 
@@ -44,12 +55,7 @@ RdmaCq::~RdmaCq() {
 
 Result<WrId> RdmaCq::attach(RdmaQp& qp, std::uint32_t wrs) {
     const std::uint32_t needed = reserved_ + wrs;
-    if (needed > device_.max_cqe()) return Error{Errc::too_big, 0, "completion queue"};
-    if (needed > entries_) {
-        const int error = ibv_resize_cq(cq_, static_cast<int>(needed));
-        if (error != 0) return Error{Errc::system, error, "resize completion queue"};
-        entries_ = needed;
-    }
+    if (needed > entries_) NR_TRY(grow(needed));
     auto slot =
         std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.qp == nullptr; });
     if (slot == slots_.end()) {
@@ -61,6 +67,20 @@ Result<WrId> RdmaCq::attach(RdmaQp& qp, std::uint32_t wrs) {
     reserved_ = needed;
     ++qps_;
     return WrId{static_cast<std::uint16_t>(slot - slots_.begin()), slot->generation, 0, false};
+}
+
+Result<void> RdmaCq::grow(std::uint32_t entries) noexcept {
+    if (entries > device_.max_cqe()) return Error{Errc::too_big, 0, "completion queue"};
+    const int result = ibv_resize_cq(cq_, static_cast<int>(entries));
+    const int error = result < 0 ? errno : result;
+    if (error == EOPNOTSUPP || error == ENOSYS) {
+        return Error{Errc::unsupported, error,
+                     "a completion queue of this device cannot grow: make it with an entry for "
+                     "every work request of its queue pairs"};
+    }
+    if (error != 0) return Error{Errc::system, error, "resize completion queue"};
+    entries_ = std::max(entries, given(*cq_));
+    return {};
 }
 
 void RdmaCq::detach(const WrId& id, std::uint32_t wrs) noexcept {
@@ -79,12 +99,8 @@ void RdmaCq::stop_flush(RdmaQp& qp) noexcept {
 
 std::uint32_t RdmaCq::poll() noexcept {
     std::array<ibv_wc, kBatch> batch;
-    std::uint32_t count = std::exchange(early_count_, 0);
-    if (count > 0) {
-        std::copy_n(early_.begin(), count, batch.begin());
-    } else {
-        count = static_cast<std::uint32_t>(std::max(0, ibv_poll_cq(cq_, kBatch, batch.data())));
-    }
+    const auto count =
+        static_cast<std::uint32_t>(std::max(0, ibv_poll_cq(cq_, kBatch, batch.data())));
     for (std::uint32_t i = 0; i < count; ++i)
         deliver(batch[i]);
     // Behind what the device still had to say.
@@ -108,12 +124,21 @@ std::uint32_t RdmaCq::flush_some() noexcept {
 }
 
 bool RdmaCq::arm() noexcept {
-    if (early_count_ > 0 || !flushing_.empty()) return false;
-    if (armed_) return true;
-    if (ibv_req_notify_cq(cq_, 0) != 0) return true;
+    if (!flushing_.empty()) return false;
+    if (armed_ || device_.gone()) return true;
     armed_ = true;
-    early_count_ = static_cast<std::uint32_t>(std::max(0, ibv_poll_cq(cq_, kBatch, early_.data())));
-    return early_count_ == 0;
+    if (const int error = ibv_req_notify_cq(cq_, 0); error != 0) {
+        log::error("{}: ibv_req_notify_cq: error {}", device_.name(), error);
+        on_error();
+    }
+    return false;  // what came before the request makes no event
+}
+
+void RdmaCq::on_error() noexcept {
+    log::error("{}: a completion queue is in error; its connections end", device_.name());
+    for (const Slot& slot : slots_) {
+        if (slot.qp != nullptr) slot.qp->abandon();
+    }
 }
 
 }  // namespace nfsrdma::verbs::rdmacore

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -17,8 +16,9 @@ class RdmaQp;
 // Tag of the list of queue pairs whose work requests are flushed by us, not by the device.
 struct FlushList;
 
-// A completion queue of the device and its place on the device's completion channel. It grows when
-// a queue pair is made, so that each work request has room for its completion.
+// A completion queue of the device and its place on the device's completion channel. Each work
+// request of its queue pairs has room for its completion: there is some room to spare for the last
+// ones of a few queue pairs, and beyond that it grows when a queue pair is made.
 class RdmaCq final : public CompletionQueue {
   public:
     // Errc::system: the device has none left.
@@ -27,19 +27,23 @@ class RdmaCq final : public CompletionQueue {
     RdmaCq(const RdmaCq&) = delete;
     RdmaCq& operator=(const RdmaCq&) = delete;
     std::uint32_t poll() noexcept override;
-    // Asks for an event at the next completion; false when one came meanwhile.
+    // Asks for an event at the next completion; false when it is to be polled once more.
     bool arm() noexcept override;
 
     RdmaDevice& device() const noexcept { return device_; }
     ibv_cq& handle() const noexcept { return *cq_; }
     // The work request ids of `qp` begin with what this returns. `wrs`: how many completions it may
-    // have waiting. Errc::too_big: more than the device's queues can hold.
+    // have waiting. Errc::too_big: more than the device's queues can hold. Errc::unsupported: it
+    // would have to grow, and queues of this device cannot: it was made with too few entries.
     Result<WrId> attach(RdmaQp& qp, std::uint32_t wrs);
     void detach(const WrId& id, std::uint32_t wrs) noexcept;
     // From now on poll() flushes what is left of `qp`.
     void flush_later(RdmaQp& qp) noexcept;
     void stop_flush(RdmaQp& qp) noexcept;
     void on_event() noexcept { armed_ = false; }  // of the completion channel
+    // The device says that it is in error: nothing comes from it any more. Its queue pairs end.
+    void on_error() noexcept;
+    std::uint32_t entries() const noexcept { return entries_; }  // room, in completions
 
   private:
     static constexpr std::uint32_t kBatch = 32;
@@ -48,6 +52,7 @@ class RdmaCq final : public CompletionQueue {
         std::uint16_t generation = 0;
     };
     RdmaCq(RdmaDevice& device, std::uint32_t entries) noexcept;
+    Result<void> grow(std::uint32_t entries) noexcept;
     std::uint32_t flush_some() noexcept;
     void deliver(const ibv_wc& wc) noexcept;
 
@@ -57,9 +62,6 @@ class RdmaCq final : public CompletionQueue {
     List<RdmaQp, FlushList> flushing_;
     std::uint32_t entries_, reserved_ = 0, qps_ = 0;
     bool armed_ = false;
-    // What arm() found; delivered by the next poll().
-    std::array<ibv_wc, kBatch> early_{};
-    std::uint32_t early_count_ = 0;
 };
 
 }  // namespace nfsrdma::verbs::rdmacore

@@ -18,13 +18,19 @@
 // Ownership. What is made from a device dies before it; the device's list of queue pairs is for
 // telling them that it is gone.
 //
-// Errors. A fatal event of the device, or its removal, fails every queue pair; one of a queue pair
-// fails that one.
+// Errors. A fatal event of the device, or its removal, fails every queue pair; one of a completion
+// queue fails those that use it; one of a queue pair fails that one. The descriptors of a device
+// that is gone are ready for good: they are not watched any more.
 namespace nfsrdma::verbs::rdmacore {
 
 namespace {
 constexpr std::uint32_t kEventsMax = 64;  // in one go
+
+// After a read of events that failed with `error`: no more are there now, or none ever will be.
+bool is_end(int error) noexcept {
+    return error != EAGAIN && error != EWOULDBLOCK && error != EINTR;
 }
+}  // namespace
 
 Result<void> set_nonblocking(int fd) noexcept {
     const int flags = ::fcntl(fd, F_GETFL);
@@ -112,8 +118,13 @@ void RdmaDevice::say_what_was_taken() const noexcept {
 RdmaDevice::~RdmaDevice() {
     cm_.reset();
     NR_ASSERT(qps_.empty());
-    if (comp_watch_.linked()) loop_.unwatch(comp_watch_);
-    if (async_watch_.linked()) loop_.unwatch(async_watch_);
+    unwatch();
+}
+
+void RdmaDevice::unwatch() noexcept {
+    for (Watch* const watch : {&comp_watch_, &async_watch_}) {
+        if (watch->linked()) loop_.unwatch(*watch);
+    }
 }
 
 Result<std::unique_ptr<ProtectionDomain>> RdmaDevice::alloc_pd() {
@@ -141,7 +152,10 @@ void RdmaDevice::on_completion_events() noexcept {
     for (std::uint32_t i = 0; i < kEventsMax; ++i) {
         ibv_cq* cq = nullptr;
         void* owner = nullptr;
-        if (ibv_get_cq_event(comp_channel_.get(), &cq, &owner) != 0) return;
+        if (ibv_get_cq_event(comp_channel_.get(), &cq, &owner) != 0) {
+            if (is_end(errno)) on_gone();
+            return;
+        }
         ibv_ack_cq_events(cq, 1);
         static_cast<RdmaCq*>(owner)->on_event();
     }
@@ -150,9 +164,14 @@ void RdmaDevice::on_completion_events() noexcept {
 void RdmaDevice::on_async_events() noexcept {
     for (std::uint32_t i = 0; i < kEventsMax; ++i) {
         ibv_async_event event{};
-        if (ibv_get_async_event(context_.get(), &event) != 0) return;
-        on_async_event(event);
+        if (ibv_get_async_event(context_.get(), &event) != 0) {
+            if (is_end(errno)) on_gone();
+            return;
+        }
+        // Before it is handled: that may destroy a queue pair, which waits until all of its events
+        // are acknowledged.
         ibv_ack_async_event(&event);
+        on_async_event(event);
     }
 }
 
@@ -165,8 +184,7 @@ void RdmaDevice::on_async_event(const ibv_async_event& event) noexcept {
             static_cast<RdmaQp*>(event.element.qp->qp_context)->on_async_error();
             break;
         case IBV_EVENT_CQ_ERR:
-            log::error("{}: a completion queue is in error", name_);
-            on_gone();
+            static_cast<RdmaCq*>(event.element.cq->cq_context)->on_error();
             break;
         case IBV_EVENT_DEVICE_FATAL:
             on_gone();
@@ -200,8 +218,9 @@ void RdmaDevice::remove(RdmaQp& qp) noexcept {
 void RdmaDevice::on_gone() noexcept {
     if (std::exchange(gone_, true)) return;
     log::error("RDMA device {}: it is gone; its connections end", name_);
+    unwatch();
     for (RdmaQp& qp : qps_)
-        qp.on_device_gone();
+        qp.abandon();
 }
 
 }  // namespace nfsrdma::verbs::rdmacore

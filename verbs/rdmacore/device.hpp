@@ -61,6 +61,7 @@ class RdmaDevice final : public Device {
     RdmaDevice(Loop& loop, const Options& options) noexcept;
     Result<void> start(ContextHandle context);
     Result<void> start_watches();
+    void unwatch() noexcept;
     void say_what_was_taken() const noexcept;
     void on_completion_events() noexcept;
     void on_async_events() noexcept;

@@ -110,9 +110,15 @@ Result<void> KeyMr::map(std::span<std::byte* const> pages, std::uint32_t page_si
     target_.addr = iova;
     target_.length = length;
     target_.access = access;
+    mapped_ = false;  // what it was mapped to before is not bound any more, whatever comes
     NR_TRY(prepare());
     mapped_ = true;
     return {};
+}
+
+void KeyMr::unmap() noexcept {
+    if (!std::exchange(mapped_, false)) return;
+    unprepare();
 }
 
 void KeyMr::save() noexcept {

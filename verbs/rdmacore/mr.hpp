@@ -55,6 +55,7 @@ class KeyMr : public FastMr, public ListHook<> {
     Result<void> map(std::span<std::byte* const> pages, std::uint32_t page_size,
                      std::uint32_t offset, std::uint32_t length, std::uint64_t iova,
                      Access access) noexcept override;
+    void unmap() noexcept override;
     Rkey rkey() const noexcept override { return Rkey{target_.rkey}; }
     std::uint64_t iova() const noexcept override { return target_.addr; }
 
@@ -78,6 +79,8 @@ class KeyMr : public FastMr, public ListHook<> {
     explicit KeyMr(RdmaPd& pd) noexcept : pd_(pd) {}
     // Makes `target_` usable for the run at target_.addr.
     virtual Result<void> prepare() noexcept = 0;
+    // Undoes `prepare`: the run was not bound.
+    virtual void unprepare() noexcept {}
     void detach() noexcept;  // from the queue pair's list
     RdmaPd& pd_;
     BindTarget target_;
@@ -130,6 +133,7 @@ class EachMr final : public KeyMr {
 
   private:
     Result<void> prepare() noexcept override;
+    void unprepare() noexcept override { deregister(); }
     void deregister() noexcept;
 };
 

@@ -19,7 +19,8 @@
 // is destroyed.
 //
 // Errors. The first error ends the connection; the owner is told once. A device that does not flush
-// in time, or is gone, has its queue pair destroyed, and we flush.
+// in time, is gone, or leaves it in doubt what of a chain it took, has its queue pair destroyed:
+// nothing of it can complete afterwards, and we flush.
 namespace nfsrdma::verbs::rdmacore {
 
 namespace {
@@ -63,6 +64,7 @@ RdmaQp::RdmaQp(RdmaDevice& device, RdmaPd& pd, RdmaCq& cq, const QpOptions& opti
 Result<std::unique_ptr<RdmaQp>> RdmaQp::create(RdmaDevice& device, RdmaPd& pd, RdmaCq& cq,
                                                const QpOptions& wanted) {
     constexpr Error kBad{Errc::invalid_argument, 0, "create queue pair"};
+    if (device.gone()) return Error{Errc::closed, 0, "create queue pair: the device is gone"};
     const QpOptions options = checked(wanted);
     const DeviceCaps& caps = device.caps();
     if (&pd.device() != &device || &cq.device() != &device) return kBad;
@@ -115,7 +117,10 @@ std::uint64_t RdmaQp::send_id(std::uint32_t index) const noexcept {
 }
 
 Result<void> RdmaQp::check(const SendWr& wr) noexcept {
-    if (wr.sgl.size() > send_sges_) return Error{Errc::invalid_argument, 0, "send SGEs"};
+    const std::uint32_t read_sges = device_.caps().max_read_sge;
+    const bool many_read = wr.op == SendOp::rdma_read && read_sges > 0 && wr.sgl.size() > read_sges;
+    if (wr.sgl.size() > send_sges_ || many_read)
+        return Error{Errc::invalid_argument, 0, "send SGEs"};
     if (wr.op != SendOp::reg_mr && wr.op != SendOp::local_inv) return {};
     auto* const key = static_cast<KeyMr*>(wr.mr);
     if (key == nullptr) return Error{Errc::invalid_argument, 0, "work request without a region"};
@@ -126,13 +131,18 @@ Result<void> RdmaQp::stage(const SendWr& first) noexcept {
     for (const SendWr* wr = &first; wr != nullptr; wr = wr->next) {
         const Result<void> good = check(*wr);
         if (good) continue;
-        for (const SendWr* undo = &first; undo != wr; undo = undo->next) {
-            if (undo->op == SendOp::reg_mr || undo->op == SendOp::local_inv)
-                static_cast<KeyMr*>(undo->mr)->roll_back();
-        }
+        roll_back(first, wr);
         return good;
     }
     return {};
+}
+
+// The keys of the chain up to `end` are as before it was staged.
+void RdmaQp::roll_back(const SendWr& first, const SendWr* end) noexcept {
+    for (const SendWr* wr = &first; wr != end; wr = wr->next) {
+        if (wr->op == SendOp::reg_mr || wr->op == SendOp::local_inv)
+            static_cast<KeyMr*>(wr->mr)->roll_back();
+    }
 }
 
 // nullptr when there is nothing for the device: keys that are registered already need no work
@@ -161,35 +171,28 @@ Result<void> RdmaQp::do_post_send(SendWr& first) noexcept {
     ibv_send_wr* const lowered = lower_chain(first);
     ibv_send_wr* refused = nullptr;
     const int error = lowered == nullptr ? 0 : ibv_post_send(qp_, lowered, &refused);
-    if (error == 0) {
-        record(first, nullptr);
-        return {};
-    }
-    if (refused == lowered || refused == nullptr) {
-        for (const SendWr* wr = &first; wr != nullptr; wr = wr->next) {
-            if (wr->op == SendOp::reg_mr || wr->op == SendOp::local_inv)
-                static_cast<KeyMr*>(wr->mr)->roll_back();
-        }
+    if (error != 0 && refused == lowered) {
+        roll_back(first, nullptr);
         if (error == ENOMEM) return Error{Errc::again, error, "post send"};
         fail(true);
         return Error{Errc::reconnect, error, "post send"};
     }
-    // Half of the chain is on its way: what the device refused ends as flushed with the rest.
-    log::warn("{}: ibv_post_send stopped in a chain: error {}", device_.name(), error);
-    record(first, refused);
-    fail(true);
+    record(first);
+    if (error != 0) {
+        // Some of it is on its way, or, where the provider does not say which it refused, may be.
+        log::warn("{}: ibv_post_send stopped in a chain: error {}", device_.name(), error);
+        abandon();
+    }
     return {};
 }
 
-void RdmaQp::record(const SendWr& first, const ibv_send_wr* refused) noexcept {
-    bool unposted = false;
+void RdmaQp::record(const SendWr& first) noexcept {
     for (const SendWr* wr = &first; wr != nullptr; wr = wr->next) {
-        unposted = unposted || (refused != nullptr && refused->wr_id == send_id(send_tail_));
         const bool keyed = wr->op == SendOp::reg_mr || wr->op == SendOp::local_inv;
         auto* const key = keyed ? static_cast<KeyMr*>(wr->mr) : nullptr;
         if (key != nullptr) key->commit();
-        send_at(send_tail_) = {wr->cqe, key, wr->op, wr->signaled, unposted};
-        ++send_tail_;
+        send_at(send_tail_++) = {wr->cqe, key, wr->op, wr->signaled,
+                                 wr->signaled || wr->ledger_signal};
     }
 }
 
@@ -209,18 +212,17 @@ Result<void> RdmaQp::do_post_recv(RecvWr& first) noexcept {
     }
     ibv_recv_wr* refused = nullptr;
     const int error = ibv_post_recv(qp_, recv_scratch_.data(), &refused);
-    const bool none = refused == recv_scratch_.data() || refused == nullptr;
-    if (error != 0 && none) {
+    if (error != 0 && refused == recv_scratch_.data()) {
         if (error == ENOMEM) return Error{Errc::again, error, "post receive"};
         fail(true);
         return Error{Errc::reconnect, error, "post receive"};
     }
     for (const RecvWr* wr = &first; wr != nullptr; wr = wr->next)
         recvs_[recv_tail_++ & recv_mask_] = wr->cqe;
-    // Some are posted and some are not: the device's flush and ours must not mix.
+    // As of sends: the device's flush and ours must not mix.
     if (error != 0) {
-        fail(true);
-        destroy_handle();
+        log::warn("{}: ibv_post_recv stopped in a chain: error {}", device_.name(), error);
+        abandon();
     }
     return {};
 }
@@ -263,6 +265,7 @@ void RdmaQp::on_send(const ibv_wc& wc, std::uint32_t index) noexcept {
         if (out.status == WcStatus::rnr_exceeded) ++counters_.rnr_naks_received;
         fail(true);
     }
+    if (drained_) retire_unreported();
     settle();
     if ((entry.signaled || !good) && entry.cqe != nullptr && entry.cqe->done != nullptr)
         entry.cqe->done(*entry.cqe, out);
@@ -300,20 +303,21 @@ void RdmaQp::settle() noexcept {
         device_.loop().disarm(flush_timer_);
 }
 
-// Everything that the device had to say of sends has been heard.
+// What was posted before the last work request has ended. A signaled one that did still has its own
+// completion, which some devices tell later.
 void RdmaQp::on_drained() noexcept {
     if (state_ != State::error || drained_) return;
     drained_ = true;
-    std::uint32_t silent = 0;
-    while (send_head_ + silent != send_tail_ && !send_at(send_head_ + silent).unposted)
-        ++silent;
-    retire_silently(silent);
+    retire_unreported();
     settle();
-    if (has_more_to_flush()) cq_.flush_later(*this);
 }
 
-bool RdmaQp::has_more_to_flush() const noexcept {
-    return send_head_ != send_tail_ || (qp_ == nullptr && recv_head_ != recv_tail_);
+// Those in front that the device will not tell about any more.
+void RdmaQp::retire_unreported() noexcept {
+    std::uint32_t count = 0;
+    while (send_head_ + count != send_tail_ && !send_at(send_head_ + count).reported)
+        ++count;
+    retire_silently(count);
 }
 
 void RdmaQp::flush_one() noexcept {
@@ -321,28 +325,37 @@ void RdmaQp::flush_one() noexcept {
     if (send_head_ != send_tail_) {
         cqe = send_at(send_head_++).cqe;
         credit_send(1);
-    } else if (recv_head_ != recv_tail_ && qp_ == nullptr) {
+    } else if (recv_head_ != recv_tail_) {
         cqe = recvs_[recv_head_++ & recv_mask_];
         credit_recv();
     }
-    if (!has_more_to_flush()) cq_.stop_flush(*this);
+    if (outstanding() == 0) cq_.stop_flush(*this);
     const Wc flushed{.status = WcStatus::flushed};
     if (cqe != nullptr && cqe->done != nullptr) cqe->done(*cqe, flushed);  // may destroy this
+}
+
+void RdmaQp::enter_error(bool tell) noexcept {
+    if (state_ == State::error) return;
+    state_ = State::error;
+    if (!tell || owner_ == nullptr) return;
+    tell_fatal_ = true;
+    tell_later();
 }
 
 void RdmaQp::fail(bool tell) noexcept {
     if (state_ == State::error) return;
     const bool connected = state_ == State::ready;
-    state_ = State::error;
-    if (tell && owner_ != nullptr) {
-        tell_fatal_ = true;
-        tell_later();
-    }
+    enter_error(tell);
     // One that was never connected has nothing under way.
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_ERR;
     if (!connected || !modify(attr, IBV_QP_STATE) || !post_drain()) return destroy_handle();
     device_.loop().arm(flush_timer_, device_.loop().now_ns() + kFlushWaitNs);
+}
+
+void RdmaQp::abandon() noexcept {
+    enter_error(true);
+    destroy_handle();
 }
 
 bool RdmaQp::post_drain() noexcept {
@@ -365,12 +378,7 @@ void RdmaQp::destroy_handle() noexcept {
     if (qp == nullptr) return;
     if (const int error = ibv_destroy_qp(qp); error != 0)
         log::error("{}: ibv_destroy_qp: error {}", device_.name(), error);
-    if (has_more_to_flush()) cq_.flush_later(*this);
-}
-
-void RdmaQp::on_device_gone() noexcept {
-    fail(true);
-    destroy_handle();
+    if (outstanding() > 0) cq_.flush_later(*this);
 }
 
 void RdmaQp::tell_later() noexcept {

@@ -38,15 +38,15 @@ class RdmaQp final : public QueuePair, public ListHook<RdmaDevice>, public ListH
     // To another port (init), to ready to receive, to ready to send: one ibv_modify_qp.
     Result<void> modify(ibv_qp_attr& attr, int mask) noexcept;
     void set_ready() noexcept;  // it may send from now on
-    bool ready() const noexcept { return state_ == State::ready; }
 
     void set_error() noexcept override { fail(false); }
     bool in_error() const noexcept override { return state_ == State::error; }
     std::uint32_t outstanding() const noexcept override {
         return (send_tail_ - send_head_) + (recv_tail_ - recv_head_);
     }
-    // The device is gone, or says that this queue pair is in error.
-    void on_device_gone() noexcept;
+    // The device cannot be relied on for its completions any more: they are ours from here on.
+    void abandon() noexcept;
+    // The device says that this queue pair is in error.
     void on_async_error() noexcept { fail(true); }
 
     // For the completion queue.
@@ -63,7 +63,7 @@ class RdmaQp final : public QueuePair, public ListHook<RdmaDevice>, public ListH
         KeyMr* key = nullptr;
         SendOp op = SendOp::send;
         bool signaled = false;
-        bool unposted = false;  // the device refused it, in the middle of a chain
+        bool reported = false;  // the device tells of its success, to us if to nobody else
     };
     struct FlushTimer : Timer {
         using Timer::Timer;
@@ -80,17 +80,19 @@ class RdmaQp final : public QueuePair, public ListHook<RdmaDevice>, public ListH
     Result<void> check(const SendWr& wr) noexcept;
     Result<void> stage(const SendWr& first) noexcept;
     ibv_send_wr* lower_chain(const SendWr& first) noexcept;
-    void record(const SendWr& first, const ibv_send_wr* refused) noexcept;
+    static void roll_back(const SendWr& first, const SendWr* end) noexcept;
+    void record(const SendWr& first) noexcept;
     std::uint64_t send_id(std::uint32_t index) const noexcept;
     void on_send(const ibv_wc& wc, std::uint32_t index) noexcept;
     void on_recv(const ibv_wc& wc, std::uint32_t index) noexcept;
     void on_drained() noexcept;
     void settle() noexcept;
     void retire_silently(std::uint32_t count) noexcept;
+    void retire_unreported() noexcept;
+    void enter_error(bool tell) noexcept;
     void fail(bool tell) noexcept;
     void destroy_handle() noexcept;
     bool post_drain() noexcept;
-    bool has_more_to_flush() const noexcept;
     void tell() noexcept;
     void tell_later() noexcept;
     SendEntry& send_at(std::uint32_t index) noexcept { return sends_[index & send_mask_]; }

@@ -120,6 +120,7 @@ DeviceCaps caps_of(const ibv_device_attr& attr, Transport transport, Strategy st
     caps.max_send_wr = wrs > kDrainWrs ? wrs - kDrainWrs : 0;
     caps.max_recv_wr = wrs;
     caps.max_send_sge = caps.max_recv_sge = positive(attr.max_sge);
+    caps.max_read_sge = std::min(positive(attr.max_sge_rd), caps.max_send_sge);
     caps.max_fast_reg_pages = kPagesMax;
     caps.max_read_depth = std::min(positive(attr.max_qp_init_rd_atom), kReadDepthMax);
     caps.max_read_responses = std::min(positive(attr.max_qp_rd_atom), kReadDepthMax);

@@ -116,6 +116,7 @@ class SoftFastMr final : public FastMr, public Region {
     Result<void> map(std::span<std::byte* const> pages, std::uint32_t page_size,
                      std::uint32_t offset, std::uint32_t length, std::uint64_t iova,
                      Access access) noexcept override;
+    void unmap() noexcept override { mapped_ = false; }
     Rkey rkey() const noexcept override { return Rkey{staged_.key}; }
     std::uint64_t iova() const noexcept override { return staged_.iova; }
 
