@@ -381,6 +381,19 @@ void windows_only(verbs::DeviceCaps& caps) {
     caps.page_list_reg = false;
 }
 
+TEST(Expose, UnexposedKeysAreTakenBackFromTheDevice) {
+    World world;
+    const Piece memory = *world.a.arena->carve(kPageSize);
+    Message call(world.a);
+    auto exposure = world.a.io->expose_read({&memory, 1}, call.add());
+    ASSERT_TRUE(exposure);
+    world.a.io->unexpose(std::move(*exposure));
+    call.posting.chain.first()->cqe = &call;  // its REG_MR, which belongs to the key
+    call.post();
+    ASSERT_TRUE(world.until([&] { return call.completed; }));
+    EXPECT_NE(call.status, verbs::WcStatus::success);
+}
+
 TEST(Expose, AKeyARunWhereTheDeviceBindsRunsOnly) {
     HostOptions options;
     options.edit_caps = &windows_only;

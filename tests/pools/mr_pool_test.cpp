@@ -85,6 +85,33 @@ TEST(Mr, BoundToIdleWhenNeverPosted) {
     EXPECT_EQ((*mr)->state, MrState::idle);
 }
 
+// The device would bind it otherwise, or, where keys are registered as they are mapped, has done
+// so.
+TEST(Mr, NeverPostedIsTakenBackFromTheDevice) {
+    struct Told : verbs::Cqe {
+        verbs::WcStatus status = verbs::WcStatus::success;
+        bool over = false;
+    } told;
+    told.done = [](verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
+        static_cast<Told&>(cqe).status = wc.status;
+        static_cast<Told&>(cqe).over = true;
+    };
+    Pool p(1);
+    auto mr = p.pool->get();
+    ASSERT_TRUE(mr);
+    ASSERT_TRUE(p.bind(**mr));
+    (*mr)->form_invalidate();
+    (*mr)->on_never_posted();
+    verbs::SendWr& late = (*mr)->reg_wr;
+    late.cqe = &told;
+    late.signaled = true;
+    verbs::WrChain chain;
+    chain.push_back(late);
+    ASSERT_TRUE(p.world.a.qp->post_send(chain));
+    ASSERT_TRUE(p.world.until([&] { return told.over; }));
+    EXPECT_EQ(told.status, verbs::WcStatus::mr_error);
+}
+
 TEST(Mr, FailedBindStaysIdle) {
     Pool p(1);
     auto mr = p.pool->get();

@@ -252,6 +252,38 @@ TEST(Strategy, BeyondTheSgeLimitAKeyIsBorrowedElseTheRequestIsSplit) {
     }
 }
 
+void one_read_sge(verbs::DeviceCaps& caps) {
+    caps.max_read_sge = 1;
+}
+
+// As iWARP devices: a SEND or an RDMA WRITE gathers, an RDMA READ fills one run.
+TEST(Strategy, AReadIsSplitWhereTheDeviceTakesFewerSgesForIt) {
+    HostOptions options = with(LocalStrategy::scatter_gather);
+    options.edit_caps = &one_read_sge;
+    World world(granting(), options);
+    const Remote remote(world, 40000);
+    test::fill(remote.memory, 8);
+    const Piece memory = *world.b.arena->carve(6 * kPageSize);
+    std::vector<Piece> runs;
+    for (std::uint32_t i = 0; i < 3; ++i)
+        runs.push_back(memory.subspan(std::size_t{i} * 2 * kPageSize, kPageSize));
+    const RemoteRun run = remote.run(0, 3 * kPageSize);
+    EXPECT_EQ(world.b.io->pull_slots(1, runs), 3u);
+    EXPECT_EQ(world.b.io->push_slots(1, runs), 1u);
+    auto pulled = start_pull(world, {&run, 1}, runs);
+    ASSERT_TRUE(pulled);
+    EXPECT_EQ((*pulled)->transfer->slots(), 3u);
+    for (const verbs::SendWr* wr = (*pulled)->transfer->chain().first(); wr != nullptr;
+         wr = wr->next)
+        EXPECT_EQ(wr->sgl.size(), 1u);
+    ASSERT_TRUE(world.until([&] { return (*pulled)->calls > 0; }));
+    EXPECT_TRUE((*pulled)->ok);
+    EXPECT_EQ(bytes_of(Runs(runs)), bytes_of({&run, 1}));
+    auto push = world.b.io->push({&run, 1}, runs);
+    ASSERT_TRUE(push);
+    EXPECT_EQ((*push)->slots(), 1u);
+}
+
 TEST(Strategy, OneRunEachWayIsOneRequest) {
     World world(granting());
     const Remote remote(world, 1 << 20);
