@@ -4,6 +4,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "tools/device/memory.hpp"
 #include "tools/device/rdma.hpp"
 #include "verbs/softroce/softroce.hpp"
 #include "verbs/softroce/udp_wire.hpp"
@@ -27,16 +28,12 @@ Result<verbs::rdmacore::Options> rdma_options(const Request& request) {
     return options;
 }
 
-// Of what is registered with a device of the kernel, by a connection of nfsrdma: some 46 MiB.
-constexpr std::uint64_t kLockedBytes = 48u << 20;
-
-// --device auto takes no device that the first connection could not use.
-Result<void> may_lock(const Request& request) {
+// --device auto takes no device that the first connection could not use; empty: it can.
+std::string unlockable(const Request& request, const verbs::Device& device) {
     const verbs::rdmacore::MemlockLimit limit = memlock_limit();
-    if (request.choice.kind != Kind::automatic || limit.exempt || limit.soft >= kLockedBytes)
-        return {};
-    return Error{Errc::too_big, 0,
-                 "RLIMIT_MEMLOCK is below the 48 MiB that a connection registers (ulimit -l)"};
+    const std::uint64_t bytes = connection_bytes(device.caps());
+    if (request.choice.kind != Kind::automatic || may_lock(limit, bytes)) return {};
+    return cannot_lock(limit, bytes);
 }
 
 std::string line_of_rdma(const verbs::Device& device, const verbs::rdmacore::Options& options) {
@@ -45,19 +42,21 @@ std::string line_of_rdma(const verbs::Device& device, const verbs::rdmacore::Opt
     return line + ": " + keys_of(device);
 }
 
-// Why --device auto takes softroce.
-std::string line_of_soft(const Request& request, const Error& error) {
+// Why --device auto takes softroce: there was no device, or it may not be used.
+std::string line_of_soft(const Request& request, const Error& error,
+                         const std::string& unlockable) {
     std::string line = "softroce";
     if (request.choice.kind != Kind::automatic) return line;
     if (!built_with_rdmacore()) return line + ": built without rdma-core";
+    constexpr const char* kCannot = ": the kernel's RDMA device cannot be used: ";
+    if (!unlockable.empty()) return line + kCannot + unlockable;
     Result<verbs::rdmacore::Options> wanted = rdma_options(request);
     const std::string address = wanted ? wanted->device : request.address.address_to_string();
     if (error.code == Errc::unsupported) {
         return line + ": the kernel has no RDMA device" +
                (address.empty() ? "" : " with the address " + address);
     }
-    const std::string why = error.code == Errc::too_big ? error.what : to_string(error);
-    return line + ": the kernel's RDMA device cannot be used: " + why;
+    return line + kCannot + to_string(error);
 }
 
 Result<std::unique_ptr<verbs::Device>> open_soft(Loop& loop, const Request& request) {
@@ -107,24 +106,24 @@ std::string explain(const Request& request, const Error& error) {
 Result<Opened> open(Loop& loop, const Request& request) {
     Opened out;
     Error none{Errc::unsupported, 0, ""};
+    std::string refusal;
     if (request.choice.kind != Kind::softroce) {
         Result<verbs::rdmacore::Options> options = rdma_options(request);
         Result<std::unique_ptr<verbs::Device>> device =
             options ? open_rdma_device(loop, *options) : options.error();
-        const Result<void> lockable = may_lock(request);
-        if (device && !lockable) device = lockable.error();
-        if (device) {
+        if (device) refusal = unlockable(request, **device);
+        if (device && refusal.empty()) {
             out.device = *std::move(device);
             out.name = out.device->name();
             out.line = line_of_rdma(*out.device, *options);
             return out;
         }
         if (request.choice.kind == Kind::rdmacore) return device.error();
-        none = device.error();
+        if (!device) none = device.error();
     }
     NR_TRY_ASSIGN(out.device, open_soft(loop, request));
     out.name = "softroce";
-    out.line = line_of_soft(request, none);
+    out.line = line_of_soft(request, none, refusal);
     return out;
 }
 
@@ -133,20 +132,20 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::create(std::span<Loop* const> loop
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): private constructor
     std::unique_ptr<DeviceSet> self(new DeviceSet);
     Error none{Errc::unsupported, 0, ""};
+    std::string refusal;
     if (request.choice.kind != Kind::softroce) {
         Result<verbs::rdmacore::Options> options = rdma_options(request);
         Result<std::unique_ptr<RdmaDevices>> devices =
             options ? RdmaDevices::create(loops, *options) : options.error();
-        const Result<void> lockable = may_lock(request);
-        if (devices && !lockable) devices = lockable.error();
-        if (devices) {
+        if (devices) refusal = unlockable(request, (*devices)->device(0));
+        if (devices && refusal.empty()) {
             self->rdma_ = *std::move(devices);
             self->name_ = self->rdma_->device(0).name();
             self->line_ = line_of_rdma(self->rdma_->device(0), *options);
             return self;
         }
         if (request.choice.kind == Kind::rdmacore) return devices.error();
-        none = devices.error();
+        if (!devices) none = devices.error();
     }
     soft::UdpOptions udp;
     udp.bind = request.bind.value_or(request.address.with_port(soft::kRoceV2Port));
@@ -154,7 +153,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::create(std::span<Loop* const> loop
     options.peer_port = request.peer_udp_port;
     NR_TRY_ASSIGN(self->soft_, soft::DeviceGroup::create(loops, udp, options));
     self->name_ = "softroce";
-    self->line_ = line_of_soft(request, none);
+    self->line_ = line_of_soft(request, none, refusal);
     return self;
 }
 

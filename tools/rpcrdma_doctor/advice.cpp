@@ -1,7 +1,9 @@
 #include "tools/rpcrdma_doctor/advice.hpp"
 
 #include <algorithm>
+#include <system_error>
 
+#include "tools/device/memory.hpp"
 #include "tools/nfsrdma/text.hpp"
 
 namespace nfsrdma::doctor {
@@ -46,7 +48,19 @@ void judge_port(const DeviceInfo& device, const PortInfo& port, Findings& out) {
     }
 }
 
+// Why a device that could have windows, or says that it has, is used without them.
+std::string want_of_windows(const DeviceInfo& device) {
+    if (device.window_error == 0) return " has no memory windows of type 2B";
+    return " says that it has memory windows of type 2B, but makes none (" +
+           std::generic_category().message(device.window_error) + ")";
+}
+
 void judge_device(const DeviceInfo& device, Findings& out) {
+    if (!device.reliable) {
+        add(out, Level::note, device.name + " is left alone: " + device.error,
+            "EFA and usNIC are such devices; --device softroce needs none");
+        return;
+    }
     if (!device.error.empty()) {
         add(out, Level::warning, device.name + " cannot be opened: " + device.error,
             "this user needs access to /dev/infiniband/uverbs*, and rdma-core the provider of the "
@@ -59,8 +73,8 @@ void judge_device(const DeviceInfo& device, Findings& out) {
                                     [](const PortInfo& port) { return port.active; });
     if (device.strategy == Strategy::register_each) {
         add(out, Level::warning,
-            device.name +
-                " has no memory windows of type 2B: each call registers its memory with "
+            device.name + want_of_windows(device) +
+                ": each call registers its memory with "
                 "the kernel, some 130 us a MiB, and peers cannot invalidate its keys",
             "nothing is unsafe; --registration static is faster and leaves all memory of a "
             "connection open to its peer, which is for measurements only");
@@ -104,11 +118,11 @@ void judge_memlock(const Machine& machine, Findings& out) {
     const std::string text = "RLIMIT_MEMLOCK is " + bytes(limit.soft) +
                              "; a connection of nfsrdma registers " +
                              bytes(machine.connection_bytes) + " with a device of the kernel";
-    if (limit.soft >= machine.connection_bytes) {
+    if (devices::may_lock(limit, machine.connection_bytes)) {
         add(out, Level::fine, text);
         return;
     }
-    add(out, Level::warning, text + ", and would fail",
+    add(out, Level::warning, text + ", and would fail; --device auto takes softroce",
         "ulimit -l unlimited (systemd: LimitMEMLOCK=infinity; a container: --ulimit memlock=-1); "
         "softroce needs none");
 }

@@ -13,7 +13,7 @@
 #include <system_error>
 
 #include "base/unique_fd.hpp"
-#include "pools/provision.hpp"
+#include "tools/device/memory.hpp"
 #include "tools/device/rdma.hpp"
 #include "verbs/softroce/udp_wire.hpp"
 
@@ -104,11 +104,11 @@ bool has_io_uring() {
 }
 
 // By the caps of the first device that can be used.
-std::uint64_t bytes_of_connection(const std::vector<DeviceInfo>& devices) {
-    for (const DeviceInfo& device : devices) {
+std::uint64_t bytes_of_connection(const std::vector<DeviceInfo>& all) {
+    for (const DeviceInfo& device : all) {
         if (!device.error.empty()) continue;
-        auto provision = pools::Provision::for_client(pools::Demand{}, device.caps);
-        if (provision) return provision->arena_bytes;
+        const std::uint64_t bytes = devices::connection_bytes(device.caps);
+        if (bytes > 0) return bytes;
     }
     return 0;
 }

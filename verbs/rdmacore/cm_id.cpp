@@ -269,11 +269,15 @@ void RdmaCmId::on_event(const RawEvent& event) noexcept {
         case RDMA_CM_EVENT_ROUTE_ERROR:
         case RDMA_CM_EVENT_CONNECT_ERROR:
         case RDMA_CM_EVENT_UNREACHABLE:
+            // The peer never heard that we are ready, or has gone: to it there is no connection.
+            if (state_ == State::established) return close_down(false);
+            if (state_ == State::requested) return move_to(State::closed);
             return fail_attempt(rdma_event_str(event.type), -event.status);
         case RDMA_CM_EVENT_DISCONNECTED:
             return on_disconnected();
         case RDMA_CM_EVENT_ADDR_CHANGE:
             if (state_ == State::established) return close_down(true);
+            if (state_ == State::requested) return move_to(State::closed);
             return fail_attempt("the local address changed", 0);
         case RDMA_CM_EVENT_DEVICE_REMOVAL:
             return on_device_removal();
@@ -309,8 +313,9 @@ void RdmaCmId::on_rejected(const RawEvent& event) noexcept {
             return move_to(State::closed);
         case State::accepted:
             return fail_attempt("the peer withdrew", 0);
+        case State::established:  // on our word alone: the peer did not agree in the end
+            return close_down(false);
         case State::idle:
-        case State::established:
         case State::closed:
             return;
     }

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <poll.h>
+#include <system_error>
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
@@ -10,6 +11,7 @@
 #include "verbs/rdmacore/cq.hpp"
 #include "verbs/rdmacore/find.hpp"
 #include "verbs/rdmacore/mr.hpp"
+#include "verbs/rdmacore/probe.hpp"
 #include "verbs/rdmacore/qp.hpp"
 
 // Operation. The loop watches three descriptors: the completion channel that its queues arm before
@@ -78,15 +80,16 @@ Result<void> RdmaDevice::start(ContextHandle context) {
     if (const int error = ibv_query_device(context_.get(), &attr); error != 0)
         return Error{Errc::system, error, "query the RDMA device"};
     quirks_ = quirks_of(attr.vendor_id);
-    NR_TRY_ASSIGN(strategy_, choose_strategy(attr, options_.strategy));
-    caps_ = caps_of(attr, transport_of(*context_), strategy_);
+    NR_TRY_ASSIGN(const Probed probed, probe(*context_, attr, options_.strategy));
+    strategy_ = probed.strategy;
+    caps_ = probed.caps;
     max_cqe_ = attr.max_cqe > 0 ? static_cast<std::uint32_t>(attr.max_cqe) : 0;
     first_port_ = first_active_port(*context_, attr);
     comp_channel_.reset(ibv_create_comp_channel(context_.get()));
     if (comp_channel_ == nullptr) return Error{Errc::system, errno, "create completion channel"};
     NR_TRY_ASSIGN(cm_, Cm::create(*this));
     NR_TRY(start_watches());
-    say_what_was_taken();
+    say_what_was_taken(probed.window_error);
     return {};
 }
 
@@ -100,7 +103,11 @@ Result<void> RdmaDevice::start_watches() {
     return loop_.watch(async_watch_);
 }
 
-void RdmaDevice::say_what_was_taken() const noexcept {
+void RdmaDevice::say_what_was_taken(int window_error) const noexcept {
+    if (window_error != 0) {
+        log::warn("RDMA device {}: it says that it has memory windows, but makes none: {}", name_,
+                  std::generic_category().message(window_error));
+    }
     switch (strategy_) {
         case Strategy::windows:
             log::info("RDMA device {}: keys are memory windows, bound by the device", name_);

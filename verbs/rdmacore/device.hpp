@@ -62,7 +62,7 @@ class RdmaDevice final : public Device {
     Result<void> start(ContextHandle context);
     Result<void> start_watches();
     void unwatch() noexcept;
-    void say_what_was_taken() const noexcept;
+    void say_what_was_taken(int window_error) const noexcept;
     void on_completion_events() noexcept;
     void on_async_events() noexcept;
     void on_async_event(const ibv_async_event& event) noexcept;

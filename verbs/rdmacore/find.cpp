@@ -14,6 +14,7 @@
 
 #include <rdma/rdma_cma.h>
 
+#include "verbs/rdmacore/probe.hpp"
 #include "verbs/rdmacore/quirks.hpp"
 
 // Operation. Devices are looked at by a context of their own each time: nothing is remembered.
@@ -61,9 +62,15 @@ bool has_active_port(ibv_context& context) noexcept {
     return false;
 }
 
+// EFA and usNIC are RDMA devices to the kernel, and of no use here.
+bool usable(const ibv_device& device) noexcept {
+    return has_reliable_connections(device.node_type, device.transport_type);
+}
+
 Result<ContextHandle> open_named(const DeviceList& devices, const std::string& name) {
     for (ibv_device* const device : devices.all()) {
         if (name != ibv_get_device_name(device)) continue;
+        if (!usable(*device)) return Error{Errc::unsupported, 0, kNoReliableConnections};
         ContextHandle context(ibv_open_device(device));
         if (context == nullptr) return Error{Errc::system, errno, "open the RDMA device"};
         return context;
@@ -134,7 +141,6 @@ void fill_limits(DeviceInfo& out, const ibv_device_attr& attr) {
     out.firmware = attr.fw_ver;
     out.vendor_id = attr.vendor_id;
     out.part_id = attr.vendor_part_id;
-    out.windows_2b = has_windows(attr);
     out.max_mr_size = attr.max_mr_size;
     out.max_qp = positive(attr.max_qp);
     out.max_qp_wr = positive(attr.max_qp_wr);
@@ -147,24 +153,33 @@ void fill_limits(DeviceInfo& out, const ibv_device_attr& attr) {
     out.max_rd_atom = positive(attr.max_qp_rd_atom);
 }
 
+DeviceInfo failed(DeviceInfo info, const Error& error) {
+    info.error = error.code == Errc::unsupported ? error.what : to_string(error);
+    return info;
+}
+
 DeviceInfo info_of(ibv_device& device) {
     DeviceInfo out;
     out.name = ibv_get_device_name(&device);
+    out.reliable = usable(device);
+    if (!out.reliable)
+        return failed(std::move(out), {Errc::unsupported, 0, kNoReliableConnections});
     ContextHandle context(ibv_open_device(&device));
     ibv_device_attr attr{};
-    int error = context == nullptr ? errno : ibv_query_device(context.get(), &attr);
-    if (error != 0) {
-        out.error = to_string(Error{Errc::system, error, "open the RDMA device"});
-        return out;
-    }
+    const int error = context == nullptr ? errno : ibv_query_device(context.get(), &attr);
+    if (error != 0)
+        return failed(std::move(out), Error{Errc::system, error, "open the RDMA device"});
     fill_limits(out, attr);
     out.transport = transport_of(*context);
     const Quirks quirks = quirks_of(attr.vendor_id);
     out.family = quirks.family;
     out.quirks = describe(quirks);
-    auto strategy = choose_strategy(attr, Strategy::automatic);
-    if (strategy) out.strategy = *strategy;
-    out.caps = caps_of(attr, out.transport, out.strategy);
+    auto probed = probe(*context, attr, Strategy::automatic);
+    if (!probed) return failed(std::move(out), probed.error());
+    out.strategy = probed->strategy;
+    out.caps = probed->caps;
+    out.windows_2b = claims_windows(attr) && probed->window_error == 0;
+    out.window_error = probed->window_error;
     std::vector<ibv_gid_entry> gids(kGidsMax);
     const ssize_t count = ibv_query_gid_table(context.get(), gids.data(), gids.size(), 0);
     gids.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
@@ -221,7 +236,10 @@ Result<Found> find_device(const std::string& name_or_address) {
         return found;
     }
     int error = 0;
+    bool any_usable = false;
     for (ibv_device* const device : devices.all()) {
+        if (!usable(*device)) continue;
+        any_usable = true;
         ContextHandle context(ibv_open_device(device));
         if (context == nullptr) {
             error = errno;
@@ -231,6 +249,7 @@ Result<Found> find_device(const std::string& name_or_address) {
         if (active || found.context == nullptr) found.context = std::move(context);
         if (active) break;
     }
+    if (!any_usable) return Error{Errc::unsupported, 0, kNoReliableConnections};
     if (found.context == nullptr) return Error{Errc::system, error, "open the RDMA device"};
     return found;
 }

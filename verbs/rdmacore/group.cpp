@@ -10,10 +10,12 @@
 // event channel of the device whose turn it is, and shown to that device's listener by a task of
 // its loop.
 //
-// Ownership. A request on its way belongs to the group.
+// Ownership. A request on its way belongs to the group. The id that listens belongs to the listener
+// that listens, and moves on, with what waits there, when that one goes.
 //
 // Errors. A request that cannot be moved is served at home; one whose listener went away meanwhile
-// is rejected.
+// is rejected. Where the id that listens cannot be moved, nobody listens any more, and the log says
+// so.
 namespace nfsrdma::verbs::rdmacore {
 
 Result<void> ListenGroup::listen(RdmaListener& listener, const SockAddr& local) {
@@ -40,6 +42,8 @@ void ListenGroup::leave(RdmaListener& listener) noexcept {
     for (Entry& entry : entries_) {
         entry.members.erase(std::remove(entry.members.begin(), entry.members.end(), &listener),
                             entry.members.end());
+        if (entry.home != &listener || entry.members.empty()) continue;
+        if (entry.members.front()->take_over(listener)) entry.home = entry.members.front();
     }
     entries_.erase(std::remove_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.home == &listener; }),

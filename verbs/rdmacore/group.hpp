@@ -8,7 +8,7 @@
 #include "base/sock_addr.hpp"
 #include "verbs/rdmacore/cm.hpp"
 
-// One address and port, several loops: the first listener listens, and hands the requests round.
+// One address and port, several loops: one of the listeners listens, and hands the requests round.
 namespace nfsrdma::verbs::rdmacore {
 
 class ListenGroup {
@@ -18,8 +18,8 @@ class ListenGroup {
     ListenGroup(const ListenGroup&) = delete;
     ListenGroup& operator=(const ListenGroup&) = delete;
 
-    // Any thread of the group. The first listener at an address listens itself; when it goes,
-    // nobody does any more.
+    // Any thread of the group. The first listener at an address listens itself; when it goes, the
+    // next one does, by the same id: the address is never without a listener in between.
     Result<void> listen(RdmaListener& listener, const SockAddr& local);
     void leave(RdmaListener& listener) noexcept;
     // On the loop of `home`: gives the request to one of those that listen there.

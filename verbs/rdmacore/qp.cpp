@@ -20,11 +20,15 @@
 //
 // Errors. The first error ends the connection; the owner is told once. A device that does not flush
 // in time, is gone, or leaves it in doubt what of a chain it took, has its queue pair destroyed:
-// nothing of it can complete afterwards, and we flush.
+// nothing of it can complete afterwards, and we flush. So it is, a moment after the error, where
+// the device completes no last work request (Quirks::drains).
 namespace nfsrdma::verbs::rdmacore {
 
 namespace {
 constexpr std::uint64_t kFlushWaitNs = 5 * kNsPerSec;
+// For a device that tells nothing after an error but what it knew then: it is in the completion
+// queue already.
+constexpr std::uint64_t kLastWordsNs = 20 * kNsPerMs;
 constexpr std::uint32_t kDrainWrs = 1;
 
 QpOptions checked(const QpOptions& o) noexcept {
@@ -52,7 +56,8 @@ RdmaQp::RdmaQp(RdmaDevice& device, RdmaPd& pd, RdmaCq& cq, const QpOptions& opti
       recv_sge_scratch_(std::size_t{options.recv_wrs} * options.recv_sges),
       flush_timer_([](Timer& timer) noexcept {
           RdmaQp& qp = *static_cast<FlushTimer&>(timer).qp;
-          log::warn("{}: a queue pair did not flush; it is destroyed", qp.device_.name());
+          if (qp.device_.quirks().drains)
+              log::warn("{}: a queue pair did not flush; it is destroyed", qp.device_.name());
           qp.destroy_handle();
       }),
       tell_task_([](Task& task) noexcept { static_cast<TellTask&>(task).qp->tell(); }) {
@@ -349,8 +354,11 @@ void RdmaQp::fail(bool tell) noexcept {
     // One that was never connected has nothing under way.
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_ERR;
-    if (!connected || !modify(attr, IBV_QP_STATE) || !post_drain()) return destroy_handle();
-    device_.loop().arm(flush_timer_, device_.loop().now_ns() + kFlushWaitNs);
+    const bool drains = device_.quirks().drains;
+    if (!connected || !modify(attr, IBV_QP_STATE) || (drains && !post_drain()))
+        return destroy_handle();
+    device_.loop().arm(flush_timer_,
+                       device_.loop().now_ns() + (drains ? kFlushWaitNs : kLastWordsNs));
 }
 
 void RdmaQp::abandon() noexcept {

@@ -22,13 +22,12 @@ struct Row {
 };
 
 constexpr std::array<Row, 2> kTable = {{
-    {kVendorRxe,
-     {.family = "rxe",
-      .invalidated_flags = kRxeWithInvalidate | IBV_WC_WITH_INV,
-      .local_inv_fences = true,
-      .free_inv_crashes = true,
-      .software = true}},
-    {kVendorSiw, {.family = "siw", .invalidated_flags = IBV_WC_WITH_INV, .software = true}},
+    {kVendorRxe, {.family = "rxe", .invalidated_flags = kRxeWithInvalidate | IBV_WC_WITH_INV}},
+    {kVendorSiw,
+     {.family = "siw",
+      .invalidated_flags = IBV_WC_WITH_INV,
+      .drains = false,
+      .connect_blocks = true}},
 }};
 
 // One place of each send queue is kept for the work request that tells that all others have ended.
@@ -82,30 +81,37 @@ std::vector<std::string> describe(const Quirks& quirks) {
     if (quirks.invalidated_flags != IBV_WC_WITH_INV) {
         out.emplace_back("reports remote invalidation by the kernel's flag bit (2), not by bit 3");
     }
-    if (quirks.local_inv_fences) {
+    if (!quirks.drains) {
         out.emplace_back(
-            "LOCAL_INV waits for every earlier work request: remote invalidation pays doubly");
+            "completes nothing that is posted after an error: we flush what it has not told of");
     }
-    if (quirks.free_inv_crashes) {
-        out.emplace_back("LOCAL_INV of a free window crashes some kernels: such posts are refused");
+    if (quirks.connect_blocks) {
+        out.emplace_back(
+            "connects by TCP within the call: a host that answers ARP and drops the connection's "
+            "packets stops the loop for up to two minutes (net.ipv4.tcp_syn_retries)");
     }
-    if (quirks.software) out.emplace_back("a software device: the CPU moves the bytes");
     return out;
 }
 
-bool has_windows(const ibv_device_attr& attr) noexcept {
+bool claims_windows(const ibv_device_attr& attr) noexcept {
     // Remote invalidation of a window and LOCAL_INV come with the memory management extensions.
     constexpr unsigned kNeeded = IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
     return (attr.device_cap_flags & kNeeded) == kNeeded && attr.max_mw > 0;
 }
 
-Result<Strategy> choose_strategy(const ibv_device_attr& attr, Strategy wanted) noexcept {
+bool has_reliable_connections(int node_type, int transport_type) noexcept {
+    if (transport_type == IBV_TRANSPORT_IB)
+        return node_type == IBV_NODE_CA || node_type == IBV_NODE_ROUTER;
+    return transport_type == IBV_TRANSPORT_IWARP && node_type == IBV_NODE_RNIC;
+}
+
+Result<Strategy> choose_strategy(const Abilities& can, Strategy wanted) noexcept {
     switch (wanted) {
         case Strategy::automatic:
-            return has_windows(attr) ? Strategy::windows : Strategy::register_each;
+            return can.windows ? Strategy::windows : Strategy::register_each;
         case Strategy::windows:
-            if (has_windows(attr)) return wanted;
-            return Error{Errc::unsupported, 0, "the device has no type-2B memory windows"};
+            if (can.windows) return wanted;
+            return Error{Errc::unsupported, 0, "the device makes no type-2B memory windows"};
         case Strategy::register_each:
             return wanted;
     }

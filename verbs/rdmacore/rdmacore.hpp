@@ -60,7 +60,9 @@ struct DeviceInfo {
     std::vector<std::string> quirks;          // sentences
     Strategy strategy = Strategy::automatic;  // what `automatic` would take; never `automatic`
     DeviceCaps caps;                          // as open_device would say
-    bool windows_2b = false;
+    bool reliable = true;     // it has reliable connections; if not, `error` says so
+    bool windows_2b = false;  // it makes memory windows of type 2B
+    int window_error = 0;     // errno: it says that it has them, and makes none
     std::uint64_t max_mr_size = 0;
     std::uint32_t max_qp = 0, max_qp_wr = 0, max_cq = 0, max_cqe = 0, max_mr = 0, max_mw = 0;
     std::uint32_t max_sge = 0, max_sge_rd = 0, max_rd_atom = 0;

@@ -1,5 +1,7 @@
 #include "tools/rpcrdma_doctor/advice.hpp"
 
+#include <cerrno>
+
 #include <gtest/gtest.h>
 
 #include "tests/tools/rpcrdma_doctor/samples.hpp"
@@ -47,6 +49,27 @@ TEST(DoctorAdvice, WhatIsWrongWithADevice) {
     EXPECT_EQ(level_of(judge(machine, "rxe0"), "/dev/infiniband"), "warning");
     EXPECT_TRUE(any_failure(judge(machine, "rxe0")));
     EXPECT_FALSE(any_failure(judge(machine, "softroce")));
+}
+
+TEST(DoctorAdvice, DevicesWithoutReliableConnectionsAreLeftAloneAndSaidWhy) {
+    Machine machine = sample_machine();
+    auto& device = machine.devices.front();
+    device.reliable = false;
+    device.error = "the device has no reliable connections";
+    EXPECT_EQ(level_of(judge(machine, ""), "rxe0 is left alone"), "note");
+    EXPECT_EQ(level_of(judge(machine, ""), "/dev/infiniband"), "") << "no matter of permissions";
+    EXPECT_FALSE(any_failure(judge(machine, "")));
+    EXPECT_TRUE(any_failure(judge(machine, "rxe0")));  // it alone was asked for
+}
+
+TEST(DoctorAdvice, WindowsThatAreOnlySaidToBeThere) {
+    Machine machine = sample_machine();
+    auto& device = machine.devices.front();
+    device.strategy = verbs::rdmacore::Strategy::register_each;
+    device.windows_2b = false;
+    device.window_error = EOPNOTSUPP;
+    EXPECT_EQ(level_of(judge(machine, ""), "but makes none (Operation not supported)"), "warning");
+    EXPECT_EQ(level_of(judge(machine, ""), "has no memory windows"), "");
 }
 
 TEST(DoctorAdvice, MemoryThatMayNotBeLocked) {

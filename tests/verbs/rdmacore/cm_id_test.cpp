@@ -147,6 +147,50 @@ TEST_F(RdmaCmIdHw, EndThatDiesSilentlyIsNoticed) {
     EXPECT_EQ(server->count(CmEventType::disconnected), 1u);
 }
 
+// What the kernel says, without waiting for the day on which it does.
+void say(End& end, rdma_cm_event_type type) {
+    RawEvent event;
+    event.type = type;
+    static_cast<RdmaCmId&>(*end.id).on_event(event);
+}
+
+// The active end believes in the connection at its own word: the peer's refusal may come later.
+TEST_F(RdmaCmIdHw, RefusalAfterTheFactEndsTheConnection) {
+    for (const auto type :
+         {RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_UNREACHABLE, RDMA_CM_EVENT_CONNECT_ERROR}) {
+        SCOPED_TRACE(rdma_event_str(type));
+        connect();
+        if (HasFatalFailure()) return;
+        say(*client, type);
+        say(*client, type);
+        ASSERT_TRUE(run_until(*loop, [&] { return client->over(); }));
+        EXPECT_EQ(client->count(CmEventType::disconnected), 1u);
+        EXPECT_TRUE(client->qp->in_error());
+        client->close();
+        server->close();
+        listener.reset();
+        client.reset();
+        server.reset();
+    }
+}
+
+TEST_F(RdmaCmIdHw, ChangeOfTheAddressEndsTheConnectionAtBothEnds) {
+    connect();
+    say(*client, RDMA_CM_EVENT_ADDR_CHANGE);
+    ASSERT_TRUE(run_until(*loop, [&] { return client->over() && server->over(); }));
+    EXPECT_EQ(client->count(CmEventType::disconnected), 1u);
+    EXPECT_EQ(server->count(CmEventType::disconnected), 1u);
+}
+
+TEST_F(RdmaCmIdHw, ChangeOfTheAddressEndsAnAttempt) {
+    make_ends();
+    listen();
+    ASSERT_TRUE(client->connect(listener->local()));
+    say(*client, RDMA_CM_EVENT_ADDR_CHANGE);
+    ASSERT_TRUE(run_until(*loop, [&] { return client->over(); }));
+    EXPECT_EQ(client->events.back(), CmEventType::unreachable);
+}
+
 TEST_F(RdmaCmIdHw, ConnectsAgainAndAgain) {
     for (int i = 0; i < 10; ++i) {
         SCOPED_TRACE(i);

@@ -101,6 +101,17 @@ TEST_F(CmHw, ConnectsOverIpv6) {
     EXPECT_TRUE(server->id->peer().is_v6());
 }
 
+TEST_F(CmHw, ListensAgainAfterItsAddressChanged) {
+    listen();
+    const SockAddr before = listener->local();
+    RawEvent event;
+    event.type = RDMA_CM_EVENT_ADDR_CHANGE;
+    static_cast<RdmaListener&>(*listener).on_event(event);
+    EXPECT_TRUE(listener->local() == before);
+    ASSERT_TRUE(client->connect(before));
+    ASSERT_TRUE(run_until(*loop, [&] { return client->established() && server->established(); }));
+}
+
 TEST_F(CmHw, ListenerThatDiesLeavesItsConnections) {
     listen();
     ASSERT_TRUE(client->connect(listener->local()));

@@ -14,8 +14,6 @@ TEST(DeviceGroup, NeedsALoop) {
     EXPECT_EQ(made.error().code, Errc::invalid_argument);
 }
 
-class GroupHw : public HwTest {};
-
 // Rejects whatever comes, and counts it.
 class Counter final : public ListenHandler {
   public:
@@ -29,52 +27,85 @@ class Counter final : public ListenHandler {
     std::atomic<bool> wrong_thread{false};
 };
 
-TEST_F(GroupHw, RequestsGoRoundTheLoops) {
-    constexpr std::size_t kLoops = 3;
-    constexpr std::uint32_t kConnects = 9;
-    std::vector<std::unique_ptr<Loop>> loops;
-    std::vector<Loop*> pointers;
-    for (std::size_t i = 0; i < kLoops; ++i) {
-        loops.push_back(std::move(*Loop::create({})));
-        pointers.push_back(loops.back().get());
+constexpr std::size_t kLoops = 3;
+
+class GroupHw : public HwTest {
+  protected:
+    // A device and a listener, which counts, on each of several loops.
+    void make_group() {
+        std::vector<Loop*> pointers;
+        for (std::size_t i = 0; i < kLoops; ++i) {
+            loops.push_back(std::move(*Loop::create({})));
+            pointers.push_back(loops.back().get());
+        }
+        auto made = DeviceGroup::create(pointers, options());
+        ASSERT_TRUE(made) << to_string(made.error());
+        group = std::move(*made);
+        ASSERT_EQ(group->size(), kLoops);
+        at = address;
+        for (std::uint32_t i = 0; i < kLoops; ++i) {
+            auto one = group->device(i).listen(at, counters[i]);
+            ASSERT_TRUE(one) << to_string(one.error());
+            listeners.push_back(std::move(*one));
+            at = listeners.front()->local();
+            EXPECT_TRUE(listeners.back()->local() == at);
+        }
     }
-    auto group = DeviceGroup::create(pointers, {});
-    ASSERT_TRUE(group) << to_string(group.error());
-    ASSERT_EQ((*group)->size(), kLoops);
+    // Each is rejected by one of the listeners.
+    void connect_times(std::uint32_t count) {
+        std::vector<std::thread> threads;
+        for (std::size_t i = 0; i < kLoops; ++i) {
+            threads.emplace_back([&, i] {
+                counters[i].thread = std::this_thread::get_id();
+                loops[i]->run();
+            });
+        }
+        for (std::uint32_t i = 0; i < count; ++i) {
+            client = std::make_unique<End>(*client_device);
+            EXPECT_TRUE(client->connect(at));
+            EXPECT_TRUE(run_until(*loop, [&] { return client->over(); }));
+            EXPECT_TRUE(client->over() && client->events.back() == CmEventType::rejected);
+            client.reset();
+        }
+        for (auto& each : loops)
+            each->stop();
+        for (std::thread& thread : threads)
+            thread.join();
+    }
+
+    std::vector<std::unique_ptr<Loop>> loops;
+    std::unique_ptr<DeviceGroup> group;
     std::array<Counter, kLoops> counters;
     std::vector<std::unique_ptr<Listener>> listeners;
-    SockAddr at = address;
-    for (std::uint32_t i = 0; i < kLoops; ++i) {
-        auto made = (*group)->device(i).listen(at, counters[i]);
-        ASSERT_TRUE(made) << to_string(made.error());
-        listeners.push_back(std::move(*made));
-        at = listeners.front()->local();
-        EXPECT_TRUE(listeners.back()->local() == at);
-    }
-    EXPECT_FALSE((*group)->device(1).listen(at, counters[1])) << "twice on one loop";
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < kLoops; ++i) {
-        threads.emplace_back([&, i] {
-            counters[i].thread = std::this_thread::get_id();
-            loops[i]->run();
-        });
-    }
-    for (std::uint32_t i = 0; i < kConnects; ++i) {
-        client = std::make_unique<End>(*client_device);
-        ASSERT_TRUE(client->connect(at));
-        EXPECT_TRUE(run_until(*loop, [&] { return client->over(); }));
-        EXPECT_EQ(client->events.back(), CmEventType::rejected);
-        client.reset();
-    }
-    for (auto& each : loops)
-        each->stop();
-    for (std::thread& thread : threads)
-        thread.join();
+    SockAddr at;
+};
+
+TEST_F(GroupHw, RequestsGoRoundTheLoops) {
+    make_group();
+    if (HasFatalFailure()) return;
+    EXPECT_FALSE(group->device(1).listen(at, counters[1])) << "twice on one loop";
+    connect_times(3 * kLoops);
     for (const Counter& counter : counters) {
-        EXPECT_EQ(counter.requests, kConnects / kLoops);
+        EXPECT_EQ(counter.requests, 3u);
         EXPECT_FALSE(counter.wrong_thread);
     }
-    listeners.clear();
+}
+
+TEST_F(GroupHw, OthersHearOnWhenTheFirstListenerGoes) {
+    make_group();
+    if (HasFatalFailure()) return;
+    listeners[0].reset();
+    connect_times(4);
+    EXPECT_EQ(counters[0].requests, 0u);
+    for (const std::size_t i : {1u, 2u}) {
+        EXPECT_EQ(counters[i].requests, 2u);
+        EXPECT_FALSE(counters[i].wrong_thread);
+    }
+    // The last one has it to itself; with it the address is free.
+    listeners[1].reset();
+    listeners[2].reset();
+    auto again = group->device(0).listen(at, counters[0]);
+    EXPECT_TRUE(again) << to_string(again.error());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <string>
@@ -187,8 +188,11 @@ class Acceptor final : public ListenHandler {
     End& end_;
 };
 
-// The first IPv4 address of a device that has one; unspecified without a device.
+// The address that NFSRDMA_TEST_ADDRESS names (iWARP devices do not tell theirs); else the first
+// IPv4 address of a device that has one; unspecified without a device.
 inline SockAddr device_address() {
+    if (const char* const named = std::getenv("NFSRDMA_TEST_ADDRESS"); named != nullptr)
+        return *SockAddr::parse(named, 0);
     for (const DeviceInfo& device : list_devices()) {
         for (const PortInfo& port : device.ports) {
             for (const GidInfo& gid : port.gids) {
@@ -208,8 +212,14 @@ class HwTest : public ::testing::Test {
         address = device_address();
         if (!address.is_v4()) GTEST_SKIP() << "needs qemu: no RDMA device";
         loop = std::move(*Loop::create({}));
-        open(client_device, {});
-        open(server_device, {});
+        open(client_device, options());
+        open(server_device, options());
+    }
+    Options options() const {
+        Options out;
+        if (std::getenv("NFSRDMA_TEST_ADDRESS") != nullptr)
+            out.device = address.address_to_string();
+        return out;
     }
     void open(std::unique_ptr<Device>& device, const Options& options) {
         device.reset();

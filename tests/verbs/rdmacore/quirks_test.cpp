@@ -36,43 +36,53 @@ TEST(Quirks, OthersMeanIpChecksumByThatBit) {
     EXPECT_STREQ(quirks_of(kMellanox).family, "");
 }
 
-TEST(Quirks, LocalInvalidateIsAFenceOnRxeAlone) {
-    EXPECT_TRUE(quirks_of(kRxe).local_inv_fences);
-    EXPECT_FALSE(quirks_of(kSiw).local_inv_fences);
-    EXPECT_FALSE(quirks_of(kMellanox).local_inv_fences);
-}
-
-TEST(Quirks, FreeWindowsAreNeverInvalidatedOnRxe) {
-    EXPECT_TRUE(quirks_of(kRxe).free_inv_crashes);
-    EXPECT_FALSE(quirks_of(kMellanox).free_inv_crashes);
+TEST(Quirks, SiwCompletesNothingAfterAnErrorAndConnectsWithinTheCall) {
+    EXPECT_FALSE(quirks_of(kSiw).drains);
+    EXPECT_TRUE(quirks_of(kSiw).connect_blocks);
+    for (const std::uint32_t vendor : {kRxe, kMellanox}) {
+        EXPECT_TRUE(quirks_of(vendor).drains) << vendor;
+        EXPECT_FALSE(quirks_of(vendor).connect_blocks) << vendor;
+    }
 }
 
 TEST(Quirks, EachIsASentence) {
-    EXPECT_EQ(describe(quirks_of(kRxe)).size(), 4u);
-    EXPECT_EQ(describe(quirks_of(kSiw)).size(), 1u);
+    EXPECT_EQ(describe(quirks_of(kRxe)).size(), 1u);
+    EXPECT_EQ(describe(quirks_of(kSiw)).size(), 2u);
     EXPECT_TRUE(describe(quirks_of(kMellanox)).empty());
 }
 
-TEST(Strategy, WindowsWhereTheDeviceHasThem) {
-    ibv_device_attr attr = rxe_like();
-    EXPECT_EQ(*choose_strategy(attr, Strategy::automatic), Strategy::windows);
-    EXPECT_EQ(*choose_strategy(attr, Strategy::register_each), Strategy::register_each);
+TEST(Strategy, WindowsWhereTheDeviceMakesThem) {
+    const Abilities windows{.windows = true}, none{};
+    EXPECT_EQ(*choose_strategy(windows, Strategy::automatic), Strategy::windows);
+    EXPECT_EQ(*choose_strategy(windows, Strategy::windows), Strategy::windows);
+    EXPECT_EQ(*choose_strategy(windows, Strategy::register_each), Strategy::register_each);
+    EXPECT_EQ(*choose_strategy(none, Strategy::automatic), Strategy::register_each);
+    const auto forced = choose_strategy(none, Strategy::windows);
+    ASSERT_FALSE(forced);
+    EXPECT_EQ(forced.error().code, Errc::unsupported);
 }
 
-TEST(Strategy, NoWindowsWithoutTheFlagsOrWithNoneToHave) {
+TEST(Strategy, NoWindowsAreClaimedWithoutTheFlagsOrWithNoneToHave) {
+    EXPECT_TRUE(claims_windows(rxe_like()));
     ibv_device_attr none = rxe_like();
     none.max_mw = 0;  // siw
     ibv_device_attr type1 = rxe_like();
     type1.device_cap_flags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_MGT_EXTENSIONS;
     ibv_device_attr no_invalidate = rxe_like();
     no_invalidate.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-    for (const ibv_device_attr& attr : {none, type1, no_invalidate}) {
-        EXPECT_FALSE(has_windows(attr));
-        EXPECT_EQ(*choose_strategy(attr, Strategy::automatic), Strategy::register_each);
-        const auto forced = choose_strategy(attr, Strategy::windows);
-        ASSERT_FALSE(forced);
-        EXPECT_EQ(forced.error().code, Errc::unsupported);
-    }
+    for (const ibv_device_attr& attr : {none, type1, no_invalidate})
+        EXPECT_FALSE(claims_windows(attr));
+}
+
+TEST(Transports, OnlyTheseHaveReliableConnections) {
+    EXPECT_TRUE(has_reliable_connections(IBV_NODE_CA, IBV_TRANSPORT_IB));
+    EXPECT_TRUE(has_reliable_connections(IBV_NODE_RNIC, IBV_TRANSPORT_IWARP));
+    // EFA; both kinds of usNIC; a switch; what libibverbs does not know.
+    EXPECT_FALSE(has_reliable_connections(IBV_NODE_UNSPECIFIED, IBV_TRANSPORT_UNSPECIFIED));
+    EXPECT_FALSE(has_reliable_connections(IBV_NODE_USNIC, IBV_TRANSPORT_USNIC));
+    EXPECT_FALSE(has_reliable_connections(IBV_NODE_USNIC_UDP, IBV_TRANSPORT_USNIC_UDP));
+    EXPECT_FALSE(has_reliable_connections(IBV_NODE_SWITCH, IBV_TRANSPORT_IB));
+    EXPECT_FALSE(has_reliable_connections(IBV_NODE_UNKNOWN, IBV_TRANSPORT_UNKNOWN));
 }
 
 TEST(Caps, PeersInvalidateWindowsOnly) {
