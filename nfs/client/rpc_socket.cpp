@@ -188,18 +188,16 @@ Result<void> RpcSocket::send(std::span<const std::byte> message, const Until& un
 
 Result<void> RpcSocket::receive_bytes(std::span<std::byte> room, const Until& until) {
     while (!room.empty()) {
+        // Before each turn: a server that never stops sending must outlast neither the time nor the
+        // user's patience.
+        NR_TRY(wait(fd_.get(), POLLIN, until));
         const ssize_t got = ::recv(fd_.get(), room.data(), room.size(), 0);
         if (got == 0) return Error{Errc::reconnect, 0, "the server closed the connection"};
         if (got > 0) {
             room = room.subspan(static_cast<std::size_t>(got));
-            // A server that sends byte by byte must not outlast the time either.
-            if (now_ns() >= until.deadline_ns)
-                return Error{Errc::timed_out, 0, "wait for an answer"};
             continue;
         }
-        if (errno == EINTR) continue;
-        if (errno != EAGAIN) return failed(errno, "receive an answer");
-        NR_TRY(wait(fd_.get(), POLLIN, until));
+        if (errno != EINTR && errno != EAGAIN) return failed(errno, "receive an answer");
     }
     return {};
 }

@@ -28,6 +28,12 @@ for way in "--mountproto tcp" "--mountproto udp" "--mountport 20048"; do
     # shellcheck disable=SC2086
     "$BIN/nfsrdma" $way showmount 127.0.0.1 | grep -q "^$work/two " || fail "nfsrdma $way showmount"
 done
+status=0
+"$BIN/nfsrdma" --mountproto rdma --mountport 20048 ls "nfs://127.0.0.1$work/one" 2>"$work/trouble" || status=$?
+if [ "$status" != 2 ] || ! grep -q 'no meaning with --mountproto rdma' "$work/trouble"; then
+    cat "$work/trouble" >&2
+    fail "a port of mountd for MOUNT over RDMA: status $status"
+fi
 if "$BIN/nfsrdma" --mountport 9 ls "nfs://127.0.0.1$work/one" 2>"$work/trouble"; then fail "a mountd at port 9"; fi
 grep -q 'mountd at 127.0.0.1:9 over TCP and UDP: connection refused' "$work/trouble" ||
     { cat "$work/trouble" >&2; fail "no word about the wrong port"; }

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <string>
 
-#include "tools/device/choice.hpp"
 #include "tools/nfsrdma/commands.hpp"
 
 namespace nfsrdma::tool {
@@ -13,35 +12,10 @@ namespace {
 using Run = int (*)(const Options&);
 
 void add_common(CLI::App& app, Options& options) {
-    app.add_option("--device", options.device, devices::kChoiceHelp)
-        ->check(devices::check_choice)
-        ->type_name(devices::kChoiceType)
-        ->capture_default_str();
-    app.add_option("--bind", options.bind,
-                   "softroce: local ADDRESS[:PORT] of the device (default: the address that leads "
-                   "to the server)");
-    app.add_option("--registration", options.registration,
-                   "how memory is opened to the server: a key bound for each call (auto, bind), or "
-                   "all of it for good "
-                   "(static: unsafe, for measurements)")
-        ->check(CLI::IsMember({"auto", "bind", "static"}))
-        ->capture_default_str();
-    app.add_option("--loop", options.loop, "how to wait for events")
-        ->check(CLI::IsMember({"auto", "io_uring", "epoll"}))
-        ->capture_default_str();
-    app.add_option("--timeout", options.timeout_s,
-                   "seconds to wait for each answer, and for a server that asks for patience; for "
-                   "the connection 10 at most")
-        ->check(CLI::Range(0.001, 86400.0))
-        ->capture_default_str();
-    app.add_option("--mountproto", options.mount_proto,
-                   "how MOUNT is asked; auto: over RDMA, and where the server has none there (a "
-                   "Linux server) over TCP, then UDP")
-        ->check(CLI::IsMember({"auto", "rdma", "tcp", "udp"}))
-        ->capture_default_str();
-    app.add_option("--mountport", options.mount_port,
-                   "port of the server's mountd over TCP or UDP (default: its rpcbind is asked)")
-        ->check(CLI::Range(1, 65535));
+    devices::add_client_options(
+        app, options, 0.001,
+        "seconds to wait for each answer, and for a server that asks for patience; for the "
+        "connection 10 at most");
     app.add_option("--rsize", options.rsize,
                    "bytes of one READ at most (default: what the server allows)");
     app.add_option("--wsize", options.wsize,
@@ -190,6 +164,10 @@ int run(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? kOk : kUsage;
+    }
+    if (const std::string why = devices::check_client_options(options); !why.empty()) {
+        (void)std::fprintf(stderr, "nfsrdma: %s\n", why.c_str());
+        return kUsage;
     }
     // Output to a pipe whose reader has left is an error like others.
     (void)std::signal(SIGPIPE, SIG_IGN);

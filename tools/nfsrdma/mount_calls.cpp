@@ -6,6 +6,13 @@ using nfs::client::ExportedDirectory;
 using nfs::client::MountedDirectory;
 using nfs::client::Outcome;
 
+MountProto mount_proto_of(const std::string& text) {
+    if (text == "rdma") return MountProto::rdma;
+    if (text == "tcp") return MountProto::tcp;
+    if (text == "udp") return MountProto::udp;
+    return MountProto::automatic;
+}
+
 void MountCalls::use(const MountOptions& options, const SockAddr& server,
                      const sunrpc::AuthSys& sys) {
     automatic_ = options.proto == MountProto::automatic;

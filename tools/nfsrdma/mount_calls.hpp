@@ -12,6 +12,7 @@ namespace nfsrdma::tool {
 
 // How MOUNT is asked.
 enum class MountProto : std::uint8_t { automatic, rdma, tcp, udp };
+MountProto mount_proto_of(const std::string& text);  // "rdma", "tcp", "udp"; else automatic
 
 struct MountOptions {
     MountProto proto = MountProto::automatic;

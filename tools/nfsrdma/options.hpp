@@ -3,14 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "tools/device/options.hpp"
+
 namespace nfsrdma::tool {
 
 // What the command line says.
-struct Options {
-    std::string device = "softroce", bind, registration = "auto", loop = "auto";
-    std::string mount_proto = "auto";
-    std::uint16_t mount_port = 0;  // 0: rpcbind is asked
-    double timeout_s = 60;
+struct Options : devices::ClientOptions {
     std::uint32_t rsize = 0, wsize = 0;  // 0: what the server allows
     bool stats = false, json = false;
 

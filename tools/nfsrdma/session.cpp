@@ -20,26 +20,6 @@ constexpr std::uint64_t kGoodbyeInterruptedNs = kNsPerSec;  // nobody likes to p
 constexpr double kConnectMaxS = 10;                         // a host that is there answers in less
 constexpr double kMountMaxS = 10;                           // and so does its mountd
 
-Result<std::unique_ptr<Loop>> make_loop(const Options& options) {
-    LoopOptions how;
-    if (options.loop == "io_uring") how.backend = LoopBackend::io_uring;
-    if (options.loop == "epoll") how.backend = LoopBackend::epoll;
-    return Loop::create(how);
-}
-
-pools::Registration registration_of(const std::string& text) {
-    if (text == "bind") return pools::Registration::bind;
-    if (text == "static") return pools::Registration::fixed;
-    return pools::Registration::automatic;
-}
-
-MountProto mount_proto_of(const std::string& text) {
-    if (text == "rdma") return MountProto::rdma;
-    if (text == "tcp") return MountProto::tcp;
-    if (text == "udp") return MountProto::udp;
-    return MountProto::automatic;
-}
-
 std::uint64_t to_ns(double seconds) noexcept {
     return static_cast<std::uint64_t>(seconds * static_cast<double>(kNsPerSec));
 }
@@ -97,7 +77,7 @@ bool Session::connect() {
         complain(server_.host, "unknown host: " + to_string(server.error()));
         return false;
     }
-    Result<std::unique_ptr<Loop>> loop = make_loop(options_);
+    Result<std::unique_ptr<Loop>> loop = Loop::create(devices::loop_options(options_));
     if (!loop) {
         complain("", "cannot start: " + to_string(loop.error()) +
                          (options_.loop == "io_uring" ? "; try --loop epoll" : ""));
@@ -132,7 +112,7 @@ bool Session::open_device(const SockAddr& server) {
 
 bool Session::open_transport(const SockAddr& server) {
     xprtrdma::TransportOptions how;
-    how.registration = registration_of(options_.registration);
+    how.registration = devices::registration_of(options_);
     how.connect_timeout_ns = to_ns(std::min(options_.timeout_s, kConnectMaxS));
     how.reply_timeout_ns = to_ns(options_.timeout_s);
     std::optional<Result<void>> outcome;

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <map>
 
+#include "tools/device/options.hpp"
+
 namespace nfsrdma::nfsrdmad {
 namespace {
 
@@ -44,10 +46,7 @@ void declare(CLI::App& app, Words& words, Options& out) {
                    "numeric address and port to serve at; loopback only unless told otherwise here")
         ->type_name("ADDR[:PORT]")
         ->capture_default_str();
-    app.add_option("--device", words.device, devices::kChoiceHelp)
-        ->check(devices::check_choice)
-        ->type_name(devices::kChoiceType)
-        ->capture_default_str();
+    devices::add_device_option(app, words.device);
     app.add_option("--loops", out.loops, "event loops, each a thread")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "tools/device/choice.hpp"
+#include "tools/device/options.hpp"
 #include "tools/rpcrdma_bench/compare_linux.hpp"
 #include "tools/rpcrdma_bench/nfs_ops.hpp"
 #include "tools/rpcrdma_bench/ratios.hpp"
@@ -11,15 +11,11 @@
 namespace {
 
 CLI::App* declare_register(CLI::App& app, nfsrdma::bench::RegisterOptions& keys, bool& smoke) {
-    namespace devices = nfsrdma::devices;
     CLI::App* command = app.add_subcommand(
         "register",
         "what a key costs that is bound and invalidated, against a registration of the same "
         "memory; 32 at a time, on a device that talks to itself");
-    command->add_option("--device", keys.device, devices::kChoiceHelp)
-        ->check(devices::check_choice)
-        ->type_name(devices::kChoiceType)
-        ->capture_default_str();
+    nfsrdma::devices::add_device_option(*command, keys.device);
     command->add_option("--address", keys.address, "an address of the device")->required();
     command->add_flag("--json", keys.json, "one JSON object a line");
     command->add_flag("--smoke", smoke, "few and short pairs: shows that it runs, not how fast");
@@ -33,15 +29,11 @@ CLI::App* declare_register(CLI::App& app, nfsrdma::bench::RegisterOptions& keys,
 }
 
 CLI::App* declare_compare_linux(CLI::App& app, nfsrdma::bench::CompareLinuxOptions& beside) {
-    namespace devices = nfsrdma::devices;
     CLI::App* command = app.add_subcommand(
         "compare-linux",
         "our client and server beside Linux's, on one RDMA device: each export holds a file "
         "bench-data of 64 MiB; needs fio");
-    command->add_option("--device", beside.device, devices::kChoiceHelp)
-        ->check(devices::check_choice)
-        ->type_name(devices::kChoiceType)
-        ->capture_default_str();
+    nfsrdma::devices::add_device_option(*command, beside.device);
     command->add_option("--linux-server", beside.linux_server, "Linux nfsd: ADDRESS[:PORT]")
         ->required();
     command->add_option("--linux-export", beside.linux_export, "its export")->required();

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "tools/device/options.hpp"
 #include "tools/device/rdma.hpp"
 #include "tools/nfsrdma/url.hpp"
 #include "tools/rpcrdma_doctor/report.hpp"
@@ -93,10 +94,7 @@ int run(int argc, char** argv) {
                    "a device of this machine (rxe0, softroce), or HOST[:PORT], or a URL "
                    "nfs://HOST[:PORT]/... (default: this machine with all it has)")
         ->type_name("DEVICE|HOST");
-    app.add_option("--device", options.device, devices::kChoiceHelp)
-        ->check(devices::check_choice)
-        ->type_name(devices::kChoiceType)
-        ->capture_default_str();
+    devices::add_device_option(app, options.device);
     app.add_option("--bind", options.bind,
                    "softroce: local ADDRESS[:PORT] of the device towards HOST");
     app.add_option("--timeout", options.timeout_s, "seconds to wait for HOST, each time")

@@ -9,6 +9,7 @@
 
 #include "base/loop.hpp"
 #include "tools/device/open.hpp"
+#include "tools/device/options.hpp"
 #include "tools/rpcrdma_ping/ping_client.hpp"
 #include "tools/rpcrdma_ping/ping_server.hpp"
 
@@ -132,10 +133,7 @@ void add_options(CLI::App& app, Options& options) {
         ->check(CLI::Range(0.0, 3600.0));
     app.add_flag("-v,--verbose", options.ping.verbose, "client: show the data");
     app.add_flag("-P,--persistent", options.persistent, "server: serve more than one client");
-    app.add_option("--device", options.device, devices::kChoiceHelp)
-        ->check(devices::check_choice)
-        ->type_name(devices::kChoiceType)
-        ->capture_default_str();
+    devices::add_device_option(app, options.device);
     app.add_option("--bind", options.bind,
                    "softroce: local ADDRESS[:UDPPORT] of our device (port 4791 unless given)");
     app.add_option("--peer-udp-port", options.peer_udp_port,

@@ -24,34 +24,9 @@ void add_where(CLI::App& app, Options& options) {
            "nfs://HOST[:PORT]/EXPORT/DIRECTORY: works only inside a directory that it makes "
            "there, and removes it at the end")
         ->required();
-    app.add_option("--device", options.device, devices::kChoiceHelp)
-        ->check(devices::check_choice)
-        ->type_name(devices::kChoiceType)
-        ->capture_default_str();
-    app.add_option("--bind", options.bind,
-                   "softroce: local ADDRESS[:PORT] of the device (default: the address that leads "
-                   "to the server)");
-    app.add_option("--registration", options.registration,
-                   "how memory is opened to the server: a key bound for each call (auto, bind), or "
-                   "all of it for good (static: unsafe, for measurements)")
-        ->check(CLI::IsMember({"auto", "bind", "static"}))
-        ->capture_default_str();
-    app.add_option("--loop", options.loop, "how to wait for events")
-        ->check(CLI::IsMember({"auto", "io_uring", "epoll"}))
-        ->capture_default_str();
-    app.add_option("--timeout", options.timeout_s,
-                   "seconds to wait for each answer, and for a server that takes no connections")
-        ->check(CLI::Range(0.1, 86400.0))
-        ->capture_default_str();
-    options.mount_proto = "auto";
-    app.add_option("--mountproto", options.mount_proto,
-                   "how MOUNT is asked; auto: over RDMA, and where the server has none there (a "
-                   "Linux server) over TCP, then UDP")
-        ->check(CLI::IsMember({"auto", "rdma", "tcp", "udp"}))
-        ->capture_default_str();
-    app.add_option("--mountport", options.mount_port,
-                   "port of the server's mountd over TCP or UDP (default: its rpcbind is asked)")
-        ->check(CLI::Range(1, 65535));
+    devices::add_client_options(
+        app, options, 0.1,
+        "seconds to wait for each answer, and for a server that takes no connections");
 }
 
 void add_load(CLI::App& app, Options& options) {
@@ -88,13 +63,6 @@ void add_load(CLI::App& app, Options& options) {
                  "killed and started meanwhile");
     app.add_flag("--keep", options.keep, "the directory is left as it is at the end");
     app.add_flag("--json", options.json, "the result as one line of JSON on standard output");
-}
-
-Result<std::unique_ptr<Loop>> make_loop(const Options& options) {
-    LoopOptions how;
-    if (options.loop == "io_uring") how.backend = LoopBackend::io_uring;
-    if (options.loop == "epoll") how.backend = LoopBackend::epoll;
-    return Loop::create(how);
 }
 
 // The first signal ends the run in order; the second one kills.
@@ -146,7 +114,7 @@ int stress(const Options& options, const tool::Url& url) {
     Result<SockAddr> found = SockAddr::resolve(url.host, url.port);
     if (!found) return trouble("unknown host " + url.host + ": " + to_string(found.error()));
     const SockAddr server = *found;
-    Result<std::unique_ptr<Loop>> made = make_loop(options);
+    Result<std::unique_ptr<Loop>> made = Loop::create(devices::loop_options(options));
     if (!made) return trouble("cannot start: " + to_string(made.error()));
     const std::unique_ptr<Loop> loop = *std::move(made);
     devices::Request request;
@@ -193,6 +161,10 @@ int run(int argc, char** argv) {
     const std::optional<tool::Url> url = tool::parse_url(options.dir, why);
     if (!url) {
         (void)trouble("--dir: " + why);
+        return kUsage;
+    }
+    if (why = devices::check_client_options(options); !why.empty()) {
+        (void)trouble(why);
         return kUsage;
     }
     if (std::uint64_t{options.connections} * options.depth > kWorkersMax) {

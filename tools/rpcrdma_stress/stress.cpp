@@ -40,12 +40,6 @@ PlanOptions plan_of(const Options& options) {
     return plan;
 }
 
-pools::Registration registration_of(const std::string& text) {
-    if (text == "bind") return pools::Registration::bind;
-    if (text == "static") return pools::Registration::fixed;
-    return pools::Registration::automatic;
-}
-
 }  // namespace
 
 Stress::Stress(verbs::Device& device, const SockAddr& server, const tool::Url& url,
@@ -127,7 +121,7 @@ bool Stress::wait_until(const std::function<bool()>& done, std::uint64_t limit_n
 bool Stress::connect() {
     ConnectionOptions how;
     how.server = server_;
-    how.transport.registration = registration_of(options_.registration);
+    how.transport.registration = devices::registration_of(options_);
     how.transport.demand.credits = std::max(options_.depth, 4u);
     how.timeout_ns = how.transport.reply_timeout_ns = to_ns(options_.timeout_s);
     how.patience_ns = std::min(to_ns(options_.timeout_s), 60 * kNsPerSec);
@@ -148,10 +142,8 @@ nfs::client::Outcome Stress::run(nfs::client::Op& op) {
 }
 
 void Stress::choose_mount() {
-    if (options_.mount_proto == "rdma") return;
     tool::MountOptions how;
-    if (options_.mount_proto == "tcp") how.proto = tool::MountProto::tcp;
-    if (options_.mount_proto == "udp") how.proto = tool::MountProto::udp;
+    how.proto = tool::mount_proto_of(options_.mount_proto);
     how.port = options_.mount_port;
     bool truncated = false;
     calls_->mounts().use(how, server_, sunrpc::AuthSys::of_process(truncated));

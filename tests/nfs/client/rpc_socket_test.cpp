@@ -120,6 +120,37 @@ TEST(RpcSocket, AnInterruptEndsTheWait) {
     EXPECT_EQ(answer.error().code, Errc::closed);
 }
 
+// The second answer has come with the first one, behind many that are somebody else's: there is
+// always something to receive.
+TEST(RpcSocket, AnInterruptIsSeenWhileBytesFlow) {
+    SocketServer server([](const SocketCall& call) {
+        Bytes out;
+        const auto add = [&](std::uint32_t xid) {
+            SocketCall other = call;
+            other.xid = xid;
+            const Bytes whole = SocketServer::success(other);
+            put_word(out, static_cast<std::uint32_t>(whole.size()) | 0x80000000);
+            out.insert(out.end(), whole.begin(), whole.end());
+        };
+        add(call.xid);
+        for (int i = 0; i < 1000; ++i)
+            add(call.xid - 7);
+        add(call.xid + 1);
+        return out;
+    });
+    server.raw = true;
+    UniqueFd interrupt(::eventfd(0, EFD_CLOEXEC));
+    const RpcPatience patience{600 * kNsPerSec, interrupt.get()};
+    auto socket = RpcSocket::connect(server.local(), RpcProto::tcp, false, patience);
+    ASSERT_TRUE(static_cast<bool>(socket));
+    ASSERT_TRUE(static_cast<bool>(call_once(*socket, patience)));
+    const std::uint64_t one = 1;
+    ASSERT_EQ(::write(interrupt.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+    auto answer = call_once(*socket, patience);
+    ASSERT_FALSE(static_cast<bool>(answer));
+    EXPECT_EQ(answer.error().code, Errc::closed);
+}
+
 TEST(RpcSocket, UdpAsksAgainAndTakesNoOtherAnswer) {
     std::atomic<int> calls{0};
     SocketServer server([&](const SocketCall& call) {

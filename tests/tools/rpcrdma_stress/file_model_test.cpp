@@ -134,5 +134,16 @@ TEST(FileModel, GenerationsBeginAnewAndAreNeverZero) {
     }
 }
 
+TEST(FileModel, StripesAndFilesHaveSerialsOfTheirOwn) {
+    for (std::uint64_t number = 0; number < 3 * std::uint64_t{kSerials}; ++number)
+        ASSERT_LT(file_serial(number), kFileSerials);
+    for (std::uint32_t number = 0; number < kStripes; ++number) {
+        ASSERT_GE(stripe_serial(number), kFileSerials);
+        ASSERT_LT(stripe_serial(number), kSerials);
+    }
+    EXPECT_EQ(file_text(7, 3), "file 3 of worker 7");
+    EXPECT_EQ(file_text(7, stripe_serial(9)), "stripe 9 of worker 7");
+}
+
 }  // namespace
 }  // namespace nfsrdma::stress

@@ -61,5 +61,21 @@ TEST_F(CheckAttributes, AttributesThatDoNotFollowAreNotChecked) {
     EXPECT_EQ(check_attributes(post_op_attr{}, object), "");
 }
 
+// As file systems do that are mounted with grpid, or below a directory that has it.
+TEST(Object, ADirectoryMayInheritSetgidAFileMayNot) {
+    Object object;
+    object.type = NF3DIR;
+    object.mode = 0755;
+    fattr3 attributes{};
+    attributes.type = NF3DIR;
+    attributes.mode = 02755;
+    EXPECT_EQ(check_attributes(attributes, object), "");
+    attributes.mode = 02750;
+    EXPECT_THAT(check_attributes(attributes, object), StartsWith("mode"));
+    object.type = attributes.type = NF3FIFO;
+    attributes.mode = 02755;
+    EXPECT_THAT(check_attributes(attributes, object), StartsWith("mode"));
+}
+
 }  // namespace
 }  // namespace nfsrdma::stress

@@ -63,5 +63,32 @@ TEST(Plan, EveryKindAndTheSizesThatMatterAreDrawn) {
     EXPECT_GT(disconnects, 15);
 }
 
+TEST(Plan, TheFingerprintCoversAllThatIsDrawn) {
+    const Plan plan;
+    std::set<std::uint64_t> all{fingerprint_with(1, plan), fingerprint_with(2, plan)};
+    const std::array<void (*)(Plan&), 11> changes{
+        [](Plan& p) { p.step = 1; },      [](Plan& p) { p.kind = Kind::read; },
+        [](Plan& p) { p.slot = 1; },      [](Plan& p) { p.offset = 1; },
+        [](Plan& p) { p.length = 1; },    [](Plan& p) { p.skew = 1; },
+        [](Plan& p) { p.variant = 1; },   [](Plan& p) { p.connection = 1; },
+        [](Plan& p) { p.cancel = true; }, [](Plan& p) { p.disconnect = true; },
+        [](Plan& p) { p.after_us = 1; }};
+    for (const auto& change : changes) {
+        Plan other = plan;
+        change(other);
+        all.insert(fingerprint_with(1, other));
+    }
+    EXPECT_EQ(all.size(), changes.size() + 2);
+}
+
+// A seed that somebody reports must draw the same elsewhere: with another compiler, in another
+// build.
+TEST(Plan, SeedsDrawTheSameEverywhere) {
+    Planner planner(options(7), 2);
+    for (int i = 0; i < 1000; ++i)
+        planner.next();
+    EXPECT_EQ(planner.fingerprint(), 11049751304775539659u);
+}
+
 }  // namespace
 }  // namespace nfsrdma::stress

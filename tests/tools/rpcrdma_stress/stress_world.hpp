@@ -1,5 +1,7 @@
 #pragma once
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -14,6 +16,27 @@
 
 namespace nfsrdma::testing {
 
+// Between the transport and the programs: a server that is alive and answers nothing.
+class Gate final : public sunrpc::Service {
+  public:
+    explicit Gate(sunrpc::Service& next) : next_(next) {}
+    std::uint32_t scratch_bytes() const noexcept override { return next_.scratch_bytes(); }
+    void dispatch(sunrpc::SvcRqst& rqst) noexcept override {
+        if (calls_left == 0) {
+            if (unanswered) unanswered();
+            return rqst.xprt->drop(rqst);
+        }
+        --calls_left;
+        next_.dispatch(rqst);
+    }
+    void wake(sunrpc::SvcRqst& rqst) noexcept override { next_.wake(rqst); }
+    std::uint64_t calls_left = UINT64_MAX;
+    std::function<void()> unanswered;
+
+  private:
+    sunrpc::Service& next_;
+};
+
 // A server of `Backend`, RPC-over-RDMA and the soft device, in virtual time: what rpcrdma-stress
 // finds there.
 template <class Backend>
@@ -26,14 +49,15 @@ class StressWorld {
         how.demand.credits = 8;
         how.payload_runs = 16;
         how.connections_max = 16;
-        auto listening = svcrdma::Listener::create(*world.server, test::LoopWorld::server_address(),
-                                                   dispatcher, how);
+        auto listening =
+            svcrdma::Listener::create(*world.server, test::LoopWorld::server_address(), gate, how);
         NR_ASSERT(static_cast<bool>(listening));
         listener = *std::move(listening);
         options.connections = 2;
         options.depth = 4;
         options.ops = 2000;
         options.file_bytes = 256 << 10;
+        options.mount_proto = "rdma";
         options.cancel_rate = options.disconnect_rate = 0;
     }
     ~StressWorld() {
@@ -48,7 +72,15 @@ class StressWorld {
         url.host = "server";
         url.path = "/export";
         stress::Stress run(*world.client, test::LoopWorld::server_address(), url, options);
-        return run.run();
+        running = &run;
+        stress::StressResult result = run.run();
+        running = nullptr;
+        return result;
+    }
+    // Every step has begun: from the last one on.
+    bool at_the_end() const {
+        const auto& steps = running->tally().steps;
+        return std::accumulate(steps.begin(), steps.end(), std::uint64_t{0}) >= options.ops;
     }
     // Names in the export's root.
     std::string left_behind() {
@@ -68,8 +100,10 @@ class StressWorld {
     std::shared_ptr<Backend> backend;
     nfs::Server server;
     sunrpc::SvcDispatcher dispatcher;
+    Gate gate{dispatcher};
     std::unique_ptr<svcrdma::Listener> listener;
     stress::Options options;
+    stress::Stress* running = nullptr;
 };
 
 }  // namespace nfsrdma::testing
