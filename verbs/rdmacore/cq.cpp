@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/log.hpp"
@@ -54,6 +55,7 @@ RdmaCq::~RdmaCq() {
 }
 
 Result<WrId> RdmaCq::attach(RdmaQp& qp, std::uint32_t wrs) {
+    if (failed_) return Error{Errc::closed, 0, "the completion queue is in error"};
     const std::uint32_t needed = reserved_ + wrs;
     if (needed > entries_) NR_TRY(grow(needed));
     auto slot =
@@ -125,7 +127,7 @@ std::uint32_t RdmaCq::flush_some() noexcept {
 
 bool RdmaCq::arm() noexcept {
     if (!flushing_.empty()) return false;
-    if (armed_ || device_.gone()) return true;
+    if (armed_ || failed_ || device_.gone()) return true;
     armed_ = true;
     if (const int error = ibv_req_notify_cq(cq_, 0); error != 0) {
         log::error("{}: ibv_req_notify_cq: error {}", device_.name(), error);
@@ -135,6 +137,7 @@ bool RdmaCq::arm() noexcept {
 }
 
 void RdmaCq::on_error() noexcept {
+    if (std::exchange(failed_, true)) return;
     log::error("{}: a completion queue is in error; its connections end", device_.name());
     for (const Slot& slot : slots_) {
         if (slot.qp != nullptr) slot.qp->abandon();

@@ -35,6 +35,7 @@ class RdmaCq final : public CompletionQueue {
     // The work request ids of `qp` begin with what this returns. `wrs`: how many completions it may
     // have waiting. Errc::too_big: more than the device's queues can hold. Errc::unsupported: it
     // would have to grow, and queues of this device cannot: it was made with too few entries.
+    // Errc::closed: it is in error.
     Result<WrId> attach(RdmaQp& qp, std::uint32_t wrs);
     void detach(const WrId& id, std::uint32_t wrs) noexcept;
     // From now on poll() flushes what is left of `qp`.
@@ -62,6 +63,7 @@ class RdmaCq final : public CompletionQueue {
     List<RdmaQp, FlushList> flushing_;
     std::uint32_t entries_, reserved_ = 0, qps_ = 0;
     bool armed_ = false;
+    bool failed_ = false;  // nothing comes from it any more
 };
 
 }  // namespace nfsrdma::verbs::rdmacore

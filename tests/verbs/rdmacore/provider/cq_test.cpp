@@ -109,11 +109,14 @@ TEST_F(CqOfAnyDevice, InErrorEndsItsOwnConnectionsOnly) {
     poll();
     EXPECT_TRUE(sends[0].flushed());
     EXPECT_TRUE(sends[1].flushed());
-    EXPECT_TRUE(post("s", *other));
+    ASSERT_TRUE(post("s", *other));
     provider.end_send(fake(1));
     poll(*other_cq);
     EXPECT_EQ(sends[2].count, 1u);
     EXPECT_EQ(sends[2].status, WcStatus::success);
+    auto late = make_qp(*cq, {1, 1, 1, 1});
+    ASSERT_FALSE(late);
+    EXPECT_EQ(late.error().code, Errc::closed);
 }
 
 }  // namespace

@@ -9,6 +9,10 @@ namespace {
 
 using DeviceOfAnyKind = ProviderTest;
 
+struct NobodyTold final : CmHandler {
+    void on_cm_event(CmId&, const CmEvent&) noexcept override {}
+};
+
 // A queue pair is destroyed in the middle of its own event: a real device would wait for the
 // acknowledgement of that event.
 TEST_F(DeviceOfAnyKind, EventIsAcknowledgedBeforeItsQueuePairIsDestroyed) {
@@ -70,10 +74,16 @@ TEST_F(DeviceOfAnyKind, NoEventForNowIsNoEnd) {
 
 TEST_F(DeviceOfAnyKind, ThatIsGoneMakesNoQueuePairs) {
     make_ends();
+    NobodyTold handler;
+    auto id = device->create_id(handler);
+    ASSERT_TRUE(id) << to_string(id.error());
     device->on_gone();
     auto late = make_qp(*cq);
     ASSERT_FALSE(late);
     EXPECT_EQ(late.error().code, Errc::closed);
+    auto of_id = (*id)->create_qp(*pd, *cq, {});
+    ASSERT_FALSE(of_id);
+    EXPECT_EQ(of_id.error().code, Errc::closed);
 }
 
 TEST_F(DeviceOfAnyKind, ThatIsGoneLetsTheLoopSleep) {
