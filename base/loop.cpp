@@ -282,7 +282,8 @@ std::uint32_t Loop::take_posted() noexcept {
 }
 
 bool Loop::nothing_ready() const noexcept {
-    return ready_.empty() && quick_ops_.empty() && finished_ops_.empty() && finished_works_.empty();
+    return ready_.empty() && last_.empty() && quick_ops_.empty() && finished_ops_.empty() &&
+           finished_works_.empty();
 }
 
 std::uint32_t Loop::run_ready() noexcept {
@@ -307,6 +308,11 @@ std::uint32_t Loop::run_ready() noexcept {
             break;
         }
         ++done;
+    }
+    for (; !last_.empty(); ++done) {
+        Task& task = last_.pop_front();
+        task.run(task);
+        ++counters_.tasks_run;
     }
     return done;
 }
@@ -419,11 +425,17 @@ void Loop::hand_over(const Posted& posted) noexcept {
 
 void Loop::ready(Task& task) noexcept {
     NR_ASSERT(!task.linked());
+    task.last_ = false;
     ready_.push_back(task);
 }
 
+void Loop::last(Task& task) noexcept {
+    task.last_ = true;
+    last_.push_back(task);
+}
+
 void Loop::cancel(Task& task) noexcept {
-    if (task.linked()) ready_.erase(task);
+    if (task.linked()) (task.last_ ? last_ : ready_).erase(task);
 }
 
 void Loop::arm(Timer& timer, std::uint64_t deadline_ns) noexcept {

@@ -31,6 +31,10 @@ class Task : public ListHook<Task> {
     using Run = void (*)(Task&) noexcept;
     explicit Task(Run r) noexcept : run(r) {}
     Run run;
+
+  private:
+    friend class Loop;
+    bool last_ = false;
 };
 
 // A one-shot timer, reusable. Lives in its owner; must be disarmed (or have fired) before it dies:
@@ -163,7 +167,10 @@ class Loop {
     const Clock& clock() const noexcept { return *clock_; }
     // This thread; runs in this or the next iteration, in order. The task is not ready yet.
     void ready(Task& task) noexcept;
-    // Takes back a task made ready, if it has not run. Not for posted tasks.
+    // As ready, but behind everything else that this turn does, reads of files too: for what many
+    // of them are gathered for.
+    void last(Task& task) noexcept;
+    // Takes back a task made ready or last, if it has not run. Not for posted tasks.
     void cancel(Task& task) noexcept;
     void arm(Timer& timer, std::uint64_t deadline_ns) noexcept;  // re-arming moves it
     void disarm(Timer& timer) noexcept;
@@ -235,7 +242,7 @@ class Loop {
 
     List<Pollable, Pollable> pollables_;
     Pollable* next_pollable_ = nullptr;  // where the walk over the pollables goes on
-    List<Task, Task> ready_;
+    List<Task, Task> ready_, last_;
     List<FileOp, FileOp> quick_ops_;  // to be tried on the loop
     List<FileOp, FileOp> finished_ops_;
     List<BlockingWork, BlockingWork> finished_works_;

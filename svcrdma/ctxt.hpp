@@ -64,7 +64,7 @@ struct ChunkCtxt {
     bool failed = false;
 };
 
-// One reply: the WRITEs and the SEND behind them, one doorbell.
+// One reply: the WRITEs and the SEND behind them.
 struct SendCtxt : verbs::Cqe, pools::Posting {
     // One Transfer a run of local memory and sixteen segments: head, payload, pad and tail of a
     // long reply, over every segment that a header can name.
@@ -76,9 +76,10 @@ struct SendCtxt : verbs::Cqe, pools::Posting {
     std::uint32_t sge_count = 0;
     std::array<pools::Lease<pools::Transfer>, kPushesMax> pushes;
     std::uint32_t push_count = 0;
-    bool pending = false;    // given to pools::Io and not yet completed or refused
-    bool finished = false;   // completed, flushed or refused
-    bool posted_ok = false;  // has left the queue for send-queue room
+    std::uint32_t pushed_bytes = 0;  // by all pushes
+    bool pending = false;            // given to pools::Io and not yet completed or refused
+    bool finished = false;           // completed, flushed or refused
+    bool posted_ok = false;          // has left the queue for send-queue room
 };
 
 // One Call from Receive to release (svc_rdma_recv_ctxt). The service sees its SvcRqst part.

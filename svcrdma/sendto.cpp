@@ -7,8 +7,8 @@
 #include "svcrdma/walk.hpp"
 
 // Operation. The transport header is encoded right in front of the message's head, so that one SGE
-// covers both; the SEND goes behind the RDMA WRITEs of the reply in the same post and alone is
-// signaled: when it has completed, so have they.
+// covers both; the SEND goes behind the RDMA WRITEs of the reply in the same post (reply_batch.hpp)
+// and alone is signaled: when it has completed, so have they.
 //
 // Ownership. (1) The frame's buffer goes back to the device before the SEND is posted (RFC 8166
 // s3.3.1), so a result may not lie in it: own_payload() moves it. (2) Message run, result run and
@@ -142,6 +142,8 @@ Stage send_reply(SvcTransport& transport, RecvCtxt& call) noexcept {
     const auto key = transport.may_invalidate() ? sole_key(call.header) : std::nullopt;
     send.wr.op = key ? verbs::SendOp::send_with_inv : verbs::SendOp::send;
     send.wr.rkey = key.value_or(verbs::Rkey{});
+    send.pushed_bytes = (plan->placed ? narrow<std::uint32_t>(call.res.payload.size()) : 0) +
+                        (plan->long_reply ? plan->message_bytes : 0);
     count(transport.server().counters, *plan, send.wr);
     post_reply(transport, call);
     return Stage::sending;
@@ -154,15 +156,9 @@ void post_reply(SvcTransport& transport, RecvCtxt& call) noexcept {
     send.wr.cqe = &send;
     send.wr.signaled = true;
     send.wr.sgl = std::span(send.sges).first(send.sge_count);
-    send.chain = {};
-    for (std::uint32_t i = 0; i < send.push_count; ++i)
-        pools::Io::append_to(send.chain, *send.pushes[i]);
-    send.chain.push_back(send.wr);
     send.pending = true;
-    send.posted_ok = false;
     transport.on_send_lent();
-    transport.io().post(send);
-    if (!send.posted_ok && !send.finished) ++transport.server().counters.waited_for_send_room;
+    transport.replies().add(send);
 }
 
 }  // namespace nfsrdma::svcrdma

@@ -303,7 +303,10 @@ void SvcTransport::work() noexcept {
     retry_transfers();
     if (!arrived_.empty() && !free_.empty()) schedule();
     if (idle_.size() >= receive_batch()) post_receives();
-    if (closing()) drain();
+    if (closing()) {
+        replies_.flush();
+        drain();
+    }
 }
 
 // Frames that came before the connection was ours to send on, or before a context was free, wait in
@@ -427,7 +430,7 @@ void SvcTransport::release(RecvCtxt& call) noexcept {
     call.chunk.failed = false;
     for (std::uint32_t i = 0; i < call.send.push_count; ++i)
         release_transfer(call.send.pushes[i]);
-    call.send.push_count = 0;
+    call.send.push_count = call.send.pushed_bytes = 0;
     call.send.finished = false;
     call.answer = Answer::reply;
     call.wake_service = false;

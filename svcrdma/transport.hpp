@@ -9,6 +9,7 @@
 #include "rpcrdma/proto.hpp"
 #include "sunrpc/xprt.hpp"
 #include "svcrdma/ctxt.hpp"
+#include "svcrdma/reply_batch.hpp"
 #include "svcrdma/server.hpp"
 #include "verbs/cm.hpp"
 
@@ -71,6 +72,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     Server& server() noexcept { return server_; }
     pools::Io& io() noexcept { return *io_; }
     verbs::QueuePair* qp() noexcept { return qp_; }
+    ReplyBatch& replies() noexcept { return replies_; }
     const rpcrdma::InlineLimits& inline_limits() const noexcept { return inline_; }
     bool may_invalidate() const noexcept { return may_invalidate_; }
     // Notes the stage that `call` is in now.
@@ -172,6 +174,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     List<RecvCtxt, RecvCtxt> free_, ready_, transfer_waiters_;
     List<RecvBuf, RecvBuf> arrived_, idle_;
     std::uint32_t posted_ = 0, held_ = 0;
+    ReplyBatch replies_{*this};
     WorkTask work_;
     OwnedTimer idle_timer_, stall_timer_, drain_timer_;
     std::uint32_t sends_lent_ = 0;

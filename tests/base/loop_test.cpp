@@ -169,6 +169,37 @@ TEST_P(LoopTest, CancelledTaskDoesNotRun) {
     EXPECT_EQ(b.calls, 0u);
 }
 
+TEST_P(LoopTest, LastTaskRunsBehindAllThatTheTurnMakesReady) {
+    TestTask late, first, second;
+    std::string order;
+    late.what = [&] { order += 'l'; };
+    first.what = [&] {
+        order += '1';
+        loop_->ready(second);
+    };
+    second.what = [&] { order += '2'; };
+    loop_->last(late);
+    loop_->ready(first);
+    EXPECT_EQ(loop_->run_once(0), 3u);
+    EXPECT_EQ(order, "12l");
+    loop_->ready(late);  // the same one, as any other now
+    loop_->ready(second);
+    EXPECT_EQ(loop_->run_once(0), 2u);
+    EXPECT_EQ(order, "12ll2");
+}
+
+TEST_P(LoopTest, LastTaskAloneIsWorkAndCanBeTakenBack) {
+    TestTask late;
+    loop_->last(late);
+    EXPECT_EQ(loop_->run_once(kNsPerSec), 1u);
+    EXPECT_EQ(late.calls, 1u);
+    loop_->last(late);
+    loop_->cancel(late);
+    EXPECT_FALSE(late.linked());
+    EXPECT_EQ(loop_->run_once(0), 0u);
+    EXPECT_EQ(late.calls, 1u);
+}
+
 // ---- pollables
 
 TEST_P(LoopTest, FlushComesLastAndOnlyAfterWork) {
