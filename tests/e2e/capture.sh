@@ -14,9 +14,9 @@ ip link set lo up
 unshare -n sleep 120 &
 other=$!
 pids+=("$other")
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ] || break
-    sleep 0.02
+    sleep 0.05
 done
 there() { nsenter -t "$other" -n "$@"; }
 ip link add v0 type veth peer name v1 netns "$other"
@@ -31,7 +31,7 @@ there ethtool -K v1 tx-udp-segmentation off
 dumpcap -q -i v0 -B 64 -w "$work/frames.pcap" -f 'udp port 4791' 2>"$work/dumpcap.log" &
 dump=$!
 pids+=("$dump")
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     grep -q File "$work/dumpcap.log" && break
     sleep 0.05
 done

@@ -5,7 +5,7 @@ source "$(dirname "$0")/lib.sh"
 host=$(address)
 chmod 0755 "$work"
 mkdir "$work/export"
-daemon() { timeout 20 $as "$BIN/nfsrdmad" --export "$work/export" --listen "$host" "$@"; }
+daemon() { timeout 60 $as "$BIN/nfsrdmad" --export "$work/export" --listen "$host" "$@"; }
 as=
 good() { # TEXT ARGUMENT...: all is well, and the list says so
     local text=$1

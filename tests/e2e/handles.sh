@@ -7,7 +7,7 @@ host=$(address)
 refused() {
     local why=$1 status=0
     shift
-    timeout 20 "$BIN/nfsrdmad" --export "$work/export" --listen "$host" "$@" >"$work/out" 2>&1 || status=$?
+    timeout 60 "$BIN/nfsrdmad" --export "$work/export" --listen "$host" "$@" >"$work/out" 2>&1 || status=$?
     [ "$status" = 1 ] || { cat "$work/out"; fail "exit status $status with $*"; }
     grep -q "$why" "$work/out" || { cat "$work/out"; fail "did not say '$why' with $*"; }
 }

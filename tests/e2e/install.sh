@@ -36,7 +36,7 @@ server_log=$work/serve.log
 env -i PATH=/usr/bin:/bin "${serve[@]}" >"$server_log" 2>&1 &
 server_pid=$!
 pids+=("$server_pid")
-for _ in $(seq 200); do ! grep -q '^nfsrdmad: serving' "$server_log" || break; sleep 0.05; done
+for _ in $(seq 1200); do ! grep -q '^nfsrdmad: serving' "$server_log" || break; sleep 0.05; done
 run "$prefix/bin/nfsrdma" put -r "$work/tree" "nfs://$host$work/export/tree" || { cat "$server_log" >&2; fail "put"; }
 run "$prefix/bin/nfsrdma" get -r "nfs://$host$work/export/tree" "$work/back" --verify || fail "get"
 same_tree "$work/tree" "$work/back"

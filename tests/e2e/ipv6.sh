@@ -37,14 +37,20 @@ for row in '100003 *3 *rdma6 *::1\.78\.82' '100005 *3 *rdma6 *::1\.78\.82' \
 done
 if grep -Eq '10000[35] *3 *(rdma|tcp|udp) ' "$work/rpcinfo"; then fail "registered for IPv4 as well"; fi
 for netid in tcp6 udp6; do
-    timeout 20 rpcinfo -a ::1.78.80 -T $netid 100005 3 >/dev/null || fail "NULL by $netid"
+    timeout 60 rpcinfo -a ::1.78.80 -T $netid 100005 3 >/dev/null || fail "NULL by $netid"
 done
-timeout 20 showmount --no-headers -e ::1 >"$work/out" || fail "showmount -e ::1"
+timeout 60 showmount --no-headers -e ::1 >"$work/out" || fail "showmount -e ::1"
 grep -q "^$work/export " "$work/out" || { cat "$work/out"; fail "showmount: no export"; }
-(echo; sleep 3) | tool put - "$url/slow" & # a connection that lives meanwhile
-sleep 0.5
-tool stats 127.0.0.1:9950 >"$work/out" || fail "nfsrdma stats"
+mkfifo "$work/slow"
+tool put - "$url/slow" <"$work/slow" & # a connection that lives meanwhile
+exec 9>"$work/slow"
+for _ in $(seq 240); do
+    tool stats 127.0.0.1:9950 >"$work/out" || fail "nfsrdma stats"
+    ! grep -q '^\[::1\]:' "$work/out" || break
+    sleep 0.25
+done
 grep -q '^mount EXPORT ' "$work/out" && grep -q '^\[::1\]:' "$work/out" || { cat "$work/out"; fail "stats do not tell"; }
+exec 9>&-
 wait $! || fail "put from a pipe"
 stop_server
 rpcinfo >"$work/rpcinfo"

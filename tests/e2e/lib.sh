@@ -34,7 +34,7 @@ own_rpcbind() {
     rpcbind -f -w >"$work/rpcbind.log" 2>&1 &
     rpcbind_pid=$!
     pids+=("$rpcbind_pid")
-    for _ in $(seq 100); do [ -S /run/rpcbind.sock ] && break; sleep 0.05; done
+    for _ in $(seq 1200); do [ -S /run/rpcbind.sock ] && break; sleep 0.05; done
     [ -S /run/rpcbind.sock ] || { cat "$work/rpcbind.log" >&2; fail "rpcbind did not start"; }
 }
 
@@ -49,13 +49,13 @@ start_server() {
     "$BIN/nfsrdmad" "$@" >"$log" 2>&1 &
     server_pid=$!
     pids+=("$server_pid")
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         if grep -q '^nfsrdmad: serving' "$log"; then return 0; fi
         kill -0 "$server_pid" 2>/dev/null || { cat "$log" >&2; fail "nfsrdmad ended at start"; }
         sleep 0.05
     done
     cat "$log" >&2
-    fail "nfsrdmad was not ready in 10 s"
+    fail "nfsrdmad was not ready in a minute"
 }
 
 # stop_server: ends the last one and checks that it ended well.

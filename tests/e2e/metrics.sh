@@ -9,14 +9,14 @@ echo text >"$work/export/file"
 start_server metrics --export "$work/export" --listen "$host" --mountd-port 0 --metrics "$host:9949" --stats-json "$work/stats"
 port=$(sed -n 's/.*MOUNT over TCP and UDP at .*:\([0-9]*\)$/\1/p' "$server_log")
 [ -n "$port" ] || { cat "$server_log" >&2; fail "no word of MOUNT's port"; }
-tool() { timeout 20 "$BIN/nfsrdma" "$@"; }
+tool() { timeout 60 "$BIN/nfsrdma" "$@"; }
 count() { # NAME: of the whole, or calls of a procedure
     tool --json stats "$host" | grep -o "\"$1\":\({\"calls\":\)\?[0-9]*" | head -n 1 | grep -o '[0-9]*$' || echo 0
 }
 [ "$(count mount.EXPORT)" = 0 ] || fail "something was counted before"
 
 # EXPORT by TCP three times, by UDP twice, each answered with success.
-timeout 20 python3 - "$host" "$port" <<'END'
+timeout 60 python3 - "$host" "$port" <<'END'
 import socket, struct, sys
 where = (sys.argv[1], int(sys.argv[2]))
 def call(xid):
@@ -49,7 +49,7 @@ tmpfs | ramfs) [ "$off" = 0 ] || fail "$off calls left the loop for what is in m
 *) [ "$off" -gt 0 ] && [ "$off" -lt "$all" ] || fail "$off of $all calls left the loop" ;;
 esac
 kill -USR1 "$server_pid"
-for _ in $(seq 100); do [ ! -s "$work/stats" ] || break; sleep 0.05; done
+for _ in $(seq 1200); do [ ! -s "$work/stats" ] || break; sleep 0.05; done
 grep -q "\"off_loop\":$off[,}]" "$work/stats" || { cat "$work/stats" >&2; fail "the file does not tell of $off calls"; }
 stop_server
 echo ok

@@ -12,14 +12,14 @@ for row in '100003 *3 *rdma *127.0.0.1.78.81' '100005 *3 *rdma *127.0.0.1.78.81'
     '100005 *3 *tcp *127.0.0.1.78.80' '100005 *3 *udp *127.0.0.1.78.80'; do
     grep -Eq "$row" "$work/rpcinfo" || { cat "$work/rpcinfo" >&2; fail "rpcbind does not know $row"; }
 done
-timeout 10 rpcinfo -t 127.0.0.1 100005 3 >/dev/null || fail "NULL by TCP"
-timeout 10 rpcinfo -u 127.0.0.1 100005 3 >/dev/null || fail "NULL by UDP"
+timeout 60 rpcinfo -t 127.0.0.1 100005 3 >/dev/null || fail "NULL by TCP"
+timeout 60 rpcinfo -u 127.0.0.1 100005 3 >/dev/null || fail "NULL by UDP"
 for program in 100003 100021 100227; do
-    if timeout 10 rpcinfo -a 127.0.0.1.78.80 -T tcp "$program" 3 >"$work/other" 2>&1; then fail "program $program is served"; fi
+    if timeout 60 rpcinfo -a 127.0.0.1.78.80 -T tcp "$program" 3 >"$work/other" 2>&1; then fail "program $program is served"; fi
     grep -q 'unavailable' "$work/other" || { cat "$work/other" >&2; fail "program $program is not unavailable"; }
 done
 
-timeout 10 showmount --no-headers -e 127.0.0.1 >"$work/exports" || fail "showmount -e"
+timeout 60 showmount --no-headers -e 127.0.0.1 >"$work/exports" || fail "showmount -e"
 for name in one two; do grep -q "^$work/$name " "$work/exports" || { cat "$work/exports"; fail "no $name"; }; done
 "$BIN/nfsrdma" cat "nfs://127.0.0.1$work/one/file" | grep -q text || fail "the file is not served"
 for way in "--mountproto tcp" "--mountproto udp" "--mountport 20048"; do
@@ -37,8 +37,8 @@ fi
 if "$BIN/nfsrdma" --mountport 9 ls "nfs://127.0.0.1$work/one" 2>"$work/trouble"; then fail "a mountd at port 9"; fi
 grep -q 'mountd at 127.0.0.1:9 over TCP and UDP: connection refused' "$work/trouble" ||
     { cat "$work/trouble" >&2; fail "no word about the wrong port"; }
-timeout 10 showmount --no-headers -a 127.0.0.1 >"$work/all" || fail "showmount -a"
-timeout 10 showmount --no-headers -d 127.0.0.1 >"$work/directories" || fail "showmount -d"
+timeout 60 showmount --no-headers -a 127.0.0.1 >"$work/all" || fail "showmount -a"
+timeout 60 showmount --no-headers -d 127.0.0.1 >"$work/directories" || fail "showmount -d"
 
 "$BIN/nfsrdma" stats 127.0.0.1 >"$work/stats" || fail "nfsrdma stats"
 grep -q '^nfs READ ' "$work/stats" || { cat "$work/stats"; fail "stats do not tell of READ"; }

@@ -44,7 +44,7 @@ status=0
 # An interrupt ends it in order.
 "$BIN/rpcrdma-stress" --dir "$url" --seconds 60 >"$work/out" 2>&1 &
 pids+=($!)
-for _ in $(seq 200); do [ -z "$(ls -A "$export")" ] || break; sleep 0.1; done
+for _ in $(seq 600); do [ -z "$(ls -A "$export")" ] || break; sleep 0.1; done
 kill -INT ${pids[-1]}
 status=0
 wait ${pids[-1]} || status=$?

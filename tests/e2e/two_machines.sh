@@ -19,7 +19,7 @@ fi
 unshare --net sleep 600 &
 other=$!
 pids+=("$other")
-for _ in $(seq 100); do [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/$$/ns/net)" ] || break; sleep 0.05; done
+for _ in $(seq 1200); do [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/$$/ns/net)" ] || break; sleep 0.05; done
 ip link add here type veth peer name there netns "$other" 2>"$work/out" || { cat "$work/out"; skip "root: a veth pair"; }
 at_other() { nsenter --target "$other" --net "$@"; }
 ip link set lo up
@@ -60,7 +60,7 @@ serve() { # ARGUMENT...: the last command with these, until it serves
     "${words[@]}" "$@" >"$server_log" 2>&1 &
     server_pid=$!
     pids+=("$server_pid")
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         ! grep -q '^nfsrdmad: serving' "$server_log" || return 0
         kill -0 "$server_pid" 2>/dev/null || break
         sleep 0.05
@@ -80,7 +80,7 @@ same_tree results copy
 # kill -HUP, as README's comment says: the network may read only from now on.
 echo '/srv/data  192.0.2.0/24(ro)' >"$work/server/exports"
 kill -HUP "$server_pid"
-for _ in $(seq 200); do ! grep -q 'exports reloaded' "$server_log" || break; sleep 0.05; done
+for _ in $(seq 1200); do ! grep -q 'exports reloaded' "$server_log" || break; sleep 0.05; done
 if as_user nfsrdma put -r ./results nfs://192.0.2.1/srv/data/more >"$work/out" 2>&1; then fail "put to a read-only export"; fi
 grep -qi 'read-only' "$work/out" || { cat "$work/out" >&2; fail "the refusal does not say read-only"; }
 as_user nfsrdma ls nfs://192.0.2.1/srv/data | grep -q results || fail "ls after the reload"
@@ -91,7 +91,7 @@ cd "$work"
 if command -v rpcbind >/dev/null && command -v showmount >/dev/null; then
     rpcbind -f -w >"$work/rpcbind.log" 2>&1 &
     pids+=($!)
-    for _ in $(seq 100); do [ -S /run/rpcbind.sock ] && break; sleep 0.05; done
+    for _ in $(seq 1200); do [ -S /run/rpcbind.sock ] && break; sleep 0.05; done
     cd "$work/server"
     serve --rpcbind
     at_other timeout 30 showmount --no-headers -e 192.0.2.1 >"$work/out" || fail "showmount -e from the other machine"
