@@ -14,6 +14,9 @@ namespace {
 constexpr std::uint64_t kRetryFraction = 31;
 constexpr std::uint64_t kRetryMinNs = 2 * kNsPerMs, kRetryMaxNs = 200 * kNsPerMs;
 constexpr std::uint8_t kMraServiceTimeout = 19;  // 2.1 s
+// For the peer's queue pair, 268 ms: with 6 repetitions it gives us up after 2 s of silence, as we
+// do a peer. (One in user space may wait long for a processor.)
+constexpr std::uint8_t kPeerAckTimeout = 16;
 constexpr std::uint32_t kFirstSourcePort = 0x8000, kSourcePorts = 0x4000;
 
 bool is_half_open(SoftCmId::State state) noexcept {
@@ -115,7 +118,7 @@ Mad SoftCmId::make_req() const noexcept {
     req.retry_count = std::min<std::uint8_t>(retry_count_, 7);
     req.rnr_retry_count = std::min<std::uint8_t>(rnr_retry_count_, 7);
     req.pmtu_code = pmtu_code(pmtu_);
-    req.ack_timeout_exp = cm_.device().options().ack_timeout_exp;
+    req.ack_timeout_exp = std::max(cm_.device().options().ack_timeout_exp, kPeerAckTimeout);
     req.local_gid = local_.gid();
     req.remote_gid = peer_.gid();
     req.source = local_;
