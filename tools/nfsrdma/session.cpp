@@ -19,6 +19,8 @@ constexpr std::uint64_t kGoodbyeNs = 5 * kNsPerSec;
 constexpr std::uint64_t kGoodbyeInterruptedNs = kNsPerSec;  // nobody likes to press it twice
 constexpr double kConnectMaxS = 10;                         // a host that is there answers in less
 constexpr double kMountMaxS = 10;                           // and so does its mountd
+// Linux's server grants no more; each has 1 MiB of memory here.
+constexpr std::uint32_t kCreditsMax = 64;
 
 std::uint64_t to_ns(double seconds) noexcept {
     return static_cast<std::uint64_t>(seconds * static_cast<double>(kNsPerSec));
@@ -112,6 +114,8 @@ bool Session::open_device(const SockAddr& server) {
 
 bool Session::open_transport(const SockAddr& server) {
     xprtrdma::TransportOptions how;
+    // So that --jobs files of one request each are all under way at once.
+    how.demand.credits = std::clamp(options_.jobs, how.demand.credits, kCreditsMax);
     how.registration = devices::registration_of(options_);
     how.connect_timeout_ns = to_ns(std::min(options_.timeout_s, kConnectMaxS));
     how.reply_timeout_ns = to_ns(options_.timeout_s);

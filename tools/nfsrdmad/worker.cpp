@@ -39,10 +39,12 @@ Worker::~Worker() {
 }
 
 svcrdma::ServerOptions Worker::server_options(const WorkerShared& shared) noexcept {
-    constexpr std::uint32_t kConnections = 1024, kFirstCredits = 4;
+    constexpr std::uint32_t kConnections = 1024, kFirstCredits = 4,
+                            kCredits = 64;  // as many calls as a Linux client has under way
     svcrdma::ServerOptions options;
     options.connections_max = kConnections;
     options.first_credits = kFirstCredits;
+    options.demand.credits = kCredits;
     options.memory = shared.memory;
     if (shared.payload_runs != 0) options.payload_runs = shared.payload_runs;
     return options;
