@@ -75,8 +75,12 @@ TEST_P(FdWatchTest, WakesASleepingLoop) {
     TestTimer timer;
     watch(in, pair.here, POLLIN);
     timer.what = [&] { pair.send(); };
-    loop_->arm(timer, loop_->now_ns() + 2 * kNsPerMs);
-    ASSERT_TRUE(run_until([&] { return in.calls > 0; }));
+    in.what = [&] { pair.receive(); };
+    // Where this thread is held up, the timer is due before the loop could go to sleep.
+    for (std::uint32_t tries = 1; tries <= 200 && loop_->counters().sleeps == 0; ++tries) {
+        loop_->arm(timer, loop_->now_ns() + 2 * kNsPerMs);
+        ASSERT_TRUE(run_until([&] { return in.calls == tries; }));
+    }
     EXPECT_GE(loop_->counters().sleeps, 1u);
     loop_->unwatch(in);
 }

@@ -50,7 +50,7 @@ TEST_P(LoopTest, TimerIsNotEarlyAndNearlyInTime) {
     if (simulated()) {
         EXPECT_EQ(fired_at, deadline);
     }
-    EXPECT_LT(fired_at, deadline + kNsPerSec);
+    EXPECT_LT(fired_at, deadline + kLong);
 }
 
 TEST_P(LoopTest, RearmingMovesATimer) {
@@ -309,13 +309,16 @@ INSTANTIATE_TEST_SUITE_P(Backends, LoopThreadTest,
                          testing::Values(LoopBackend::epoll, LoopBackend::io_uring), backend_name);
 
 TEST_P(LoopThreadTest, PostedTaskWakesASleepingLoop) {
-    TestTask task;
-    std::thread poster([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(3));
-        loop_->post(task);
-    });
-    EXPECT_TRUE(run_until([&] { return task.calls == 1; }));
-    poster.join();
+    // Where this thread is held up, the task is there before the loop could go to sleep.
+    for (int tries = 0; tries < 200 && loop_->counters().sleeps == 0; ++tries) {
+        TestTask task;
+        std::thread poster([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(3));
+            loop_->post(task);
+        });
+        EXPECT_TRUE(run_until([&] { return task.calls == 1; }));
+        poster.join();
+    }
     EXPECT_GE(loop_->counters().sleeps, 1u);
 }
 
@@ -422,9 +425,7 @@ TEST_P(LoopThreadTest, TicksOfATimerAloneDoNotMakeItSpin) {
     tick.what = [&] { loop_->arm(tick, loop_->now_ns() + kNsPerMs); };
     loop_->add(idle_device);
     loop_->arm(tick, loop_->now_ns());
-    EXPECT_FALSE(until(
-        *loop_, [] { return false; }, 100 * kNsPerMs));
-    EXPECT_GE(tick.calls, 20u);
+    EXPECT_TRUE(run_until([&] { return tick.calls >= 50; }));
     EXPECT_LT(idle_device.polls, 8 * tick.calls + 100);
     loop_->remove(idle_device);
 }

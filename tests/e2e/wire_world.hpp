@@ -109,7 +109,7 @@ class WireWorld : public NfsCalls {
     }
     static bool eventually(const std::function<bool()>& true_now) {
         constexpr auto kStep = std::chrono::milliseconds(10);
-        for (int i = 0; i < 1000; ++i) {
+        for (int i = 0; i < 5000; ++i) {
             if (true_now()) return true;
             std::this_thread::sleep_for(kStep);
         }

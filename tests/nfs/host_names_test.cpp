@@ -45,18 +45,18 @@ TEST_F(HostNamesTest, AreUnknownUntilLookedUpAndThenRemembered) {
     EXPECT_EQ(names.find(a), nullptr);
     EXPECT_EQ(names.wait(a, 5 * kNsPerMs), nullptr);
     held = false;
-    const auto got = names.wait(a, 10 * kNsPerSec);
+    const auto got = names.wait(a, 50 * kNsPerSec);
     ASSERT_NE(got, nullptr);
     EXPECT_EQ(*got, HostNames::Names{"h-10.0.0.1"});
     EXPECT_NE(names.find(a.with_port(99)), nullptr);  // a port makes no other host
     EXPECT_EQ(lookups, 1);
-    ASSERT_NE(names.wait(b, 10 * kNsPerSec), nullptr);
+    ASSERT_NE(names.wait(b, 50 * kNsPerSec), nullptr);
     EXPECT_EQ(lookups, 2);
 }
 
 TEST_F(HostNamesTest, NoNameIsAnAnswer) {
     HostNames names(quick(1000 * kNsPerSec));
-    const auto got = names.wait(nameless, 10 * kNsPerSec);
+    const auto got = names.wait(nameless, 50 * kNsPerSec);
     ASSERT_NE(got, nullptr);
     EXPECT_TRUE(got->empty());
     EXPECT_NE(names.find(nameless), nullptr);
@@ -65,13 +65,13 @@ TEST_F(HostNamesTest, NoNameIsAnAnswer) {
 
 TEST_F(HostNamesTest, OldAnswersHoldWhileTheyAreRefreshed) {
     HostNames names(quick(1000 * kNsPerSec));
-    ASSERT_NE(names.wait(a, 10 * kNsPerSec), nullptr);
+    ASSERT_NE(names.wait(a, 50 * kNsPerSec), nullptr);
     names.forget_all();
     held = true;
     EXPECT_NE(names.find(a), nullptr);
     EXPECT_NE(names.find(a), nullptr);
     held = false;
-    for (int i = 0; i < 2000 && lookups < 2; ++i)
+    for (int i = 0; i < 50000 && lookups < 2; ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(lookups, 2);
 }
@@ -85,7 +85,7 @@ TEST_F(HostNamesTest, EndDoesNotWaitForALookup) {
         while (lookups == 0)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
     held = false;
 }
 
@@ -95,7 +95,7 @@ TEST_F(HostNamesTest, QueueIsBounded) {
     for (std::uint32_t i = 0; i < 4 * HostNames::kWaitingMax; ++i)
         EXPECT_EQ(names.find(SockAddr::v4(0x0a000000 + i, 0)), nullptr);
     held = false;
-    ASSERT_NE(names.wait(SockAddr::v4(0x0a000000, 0), 10 * kNsPerSec), nullptr);
+    ASSERT_NE(names.wait(SockAddr::v4(0x0a000000, 0), 50 * kNsPerSec), nullptr);
     EXPECT_LE(lookups, static_cast<int>(HostNames::kWaitingMax) + 2);
 }
 

@@ -212,7 +212,7 @@ TEST_F(TirpcMountTest, CallsAreCounted) {
 // libtirpc's buffer of datagrams still has the bytes of the one before.
 TEST_F(TirpcMountTest, DatagramEndsWhereItEnds) {
     const UniqueFd fd = raw(SOCK_DGRAM);
-    const timeval patience{5, 0};
+    const timeval patience{30, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     // MNT of /srv/a, whole, and then cut behind the length of its path.
     const std::uint32_t words[] = {7, 0, 2, MOUNT3_PROGRAM, MOUNT_V3,   MOUNTPROC3_MNT, 0, 0,
@@ -237,7 +237,7 @@ TEST_F(TirpcMountTest, HalfARecordHoldsUpNobody) {
     const auto before = std::chrono::steady_clock::now();
     for (int i = 0; i < 10; ++i)
         expect_alive();
-    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(3));
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
 }
 
 TEST_F(TirpcMountTest, IdleConnectionsMakeRoom) {

@@ -55,7 +55,7 @@ TEST(UdpSocket, APortThatIsFreedInTimeIsTaken) {
         std::this_thread::sleep_for(std::chrono::milliseconds(30));
         first->fd.reset();
     });
-    EXPECT_TRUE(open_udp_socket({.bind = at, .bind_patience_ms = 5000}, at, Sharing::alone));
+    EXPECT_TRUE(open_udp_socket({.bind = at, .bind_patience_ms = 50'000}, at, Sharing::alone));
     later.join();
 }
 
