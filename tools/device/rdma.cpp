@@ -22,6 +22,8 @@ const char* name_of(verbs::rdmacore::Strategy strategy) noexcept {
             return "what the device can do best";
         case verbs::rdmacore::Strategy::windows:
             return "memory windows";
+        case verbs::rdmacore::Strategy::umr:
+            return "UMR of mlx5";
         case verbs::rdmacore::Strategy::register_each:
             return "registration of each call's memory";
     }

@@ -80,9 +80,9 @@ void judge_device(const DeviceInfo& device, Findings& out) {
             "connection open to its peer, which is for measurements only");
     } else if (active) {
         add(out, Level::fine,
-            device.name +
-                " can be used: a memory key is bound for each call by a window, and "
-                "peers may invalidate it");
+            device.name + " can be used: a memory key is bound for each call by " +
+                (device.strategy == Strategy::umr ? "UMR" : "a window") +
+                ", and peers may invalidate it");
     }
 }
 

@@ -38,6 +38,8 @@ const char* word_of(verbs::rdmacore::Strategy strategy) noexcept {
             return "automatic";
         case verbs::rdmacore::Strategy::windows:
             return "windows";
+        case verbs::rdmacore::Strategy::umr:
+            return "umr";
         case verbs::rdmacore::Strategy::register_each:
             return "register_each";
     }

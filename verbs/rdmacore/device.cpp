@@ -112,6 +112,9 @@ void RdmaDevice::say_what_was_taken(int window_error) const noexcept {
         case Strategy::windows:
             log::info("RDMA device {}: keys are memory windows, bound by the device", name_);
             break;
+        case Strategy::umr:
+            log::info("RDMA device {}: keys are made by UMR, bound by the device", name_);
+            break;
         case Strategy::register_each:
         case Strategy::automatic:
             log::warn(

@@ -16,6 +16,7 @@
 
 #include "verbs/rdmacore/probe.hpp"
 #include "verbs/rdmacore/quirks.hpp"
+#include "verbs/rdmacore/umr.hpp"
 
 // Operation. Devices are looked at by a context of their own each time: nothing is remembered.
 //
@@ -71,7 +72,7 @@ Result<ContextHandle> open_named(const DeviceList& devices, const std::string& n
     for (ibv_device* const device : devices.all()) {
         if (name != ibv_get_device_name(device)) continue;
         if (!usable(*device)) return Error{Errc::unsupported, 0, kNoReliableConnections};
-        ContextHandle context(ibv_open_device(device));
+        ContextHandle context = umr::open_context(*device);
         if (context == nullptr) return Error{Errc::system, errno, "open the RDMA device"};
         return context;
     }
@@ -164,7 +165,7 @@ DeviceInfo info_of(ibv_device& device) {
     out.reliable = usable(device);
     if (!out.reliable)
         return failed(std::move(out), {Errc::unsupported, 0, kNoReliableConnections});
-    ContextHandle context(ibv_open_device(&device));
+    ContextHandle context = umr::open_context(device);
     ibv_device_attr attr{};
     const int error = context == nullptr ? errno : ibv_query_device(context.get(), &attr);
     if (error != 0)
@@ -240,7 +241,7 @@ Result<Found> find_device(const std::string& name_or_address) {
     for (ibv_device* const device : devices.all()) {
         if (!usable(*device)) continue;
         any_usable = true;
-        ContextHandle context(ibv_open_device(device));
+        ContextHandle context = umr::open_context(*device);
         if (context == nullptr) {
             error = errno;
             continue;

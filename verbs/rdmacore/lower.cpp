@@ -1,6 +1,7 @@
 #include "verbs/rdmacore/lower.hpp"
 
 #include "base/assert.hpp"
+#include "verbs/rdmacore/umr.hpp"
 
 namespace nfsrdma::verbs::rdmacore {
 
@@ -82,8 +83,11 @@ ibv_send_wr lower_send(const SendWr& wr, const BindTarget* bind, std::uint64_t w
             NR_ASSERT(bind != nullptr);
             out.sg_list = nullptr;
             out.num_sge = 0;
-            if (bind->window == nullptr) {
+            if (!bind->bound_by_device()) {
                 make_empty(out);
+            } else if (wr.op == SendOp::reg_mr && bind->umr_key != nullptr) {
+                umr::make_bind(out, *bind->umr_key, bind->rkey, window_access(bind->access),
+                               bind->runs);
             } else if (wr.op == SendOp::reg_mr) {
                 make_bind(out, *bind);
             } else {

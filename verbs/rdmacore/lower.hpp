@@ -6,17 +6,23 @@
 
 #include "verbs/wr.hpp"
 
+struct mlx5dv_mkey;
+
 // From our work requests to those of libibverbs, and from its completions to ours. Pure.
 namespace nfsrdma::verbs::rdmacore {
 
 // What a REG_MR becomes.
 struct BindTarget {
-    ibv_mw* window = nullptr;  // nullptr: the key is registered already, nothing is to be bound
+    ibv_mw* window = nullptr;
     ibv_mr* region = nullptr;
     std::uint32_t rkey = 0;  // the new key
     std::uint64_t addr = 0;
     std::uint32_t length = 0;
     Access access = Access::none;
+    mlx5dv_mkey* umr_key = nullptr;  // in place of a window, over `runs`
+    std::span<ibv_sge> runs{};
+    // False: the key is registered already, nothing is to be bound.
+    bool bound_by_device() const noexcept { return window != nullptr || umr_key != nullptr; }
 };
 
 // The access flags of a region that windows may be bound over, or of a static key.

@@ -98,21 +98,30 @@ Result<void> KeyMr::map(std::span<std::byte* const> pages, std::uint32_t page_si
     if (offset >= page_size) return kBadMap;
     const std::uint64_t needed = div_ceil(std::uint64_t{offset} + length, page_size);
     if (needed > pages.size()) return Error{Errc::too_big, 0, "map memory region"};
-    const std::uint64_t first = address_of(pages[0]);
-    if (pages[0] == nullptr || (first & (page_size - 1)) != 0) return kBadMap;
-    for (std::size_t i = 1; i < needed; ++i) {
-        if (address_of(pages[i]) != first + i * page_size)
-            return Error{Errc::unsupported, 0, "map: a key of this device covers one run"};
-    }
-    // The peer addresses a window by the addresses of the region below it.
-    if (iova != first + offset)
-        return Error{Errc::unsupported, 0, "map: a key of this device starts at its address"};
-    target_.addr = iova;
+    pages = pages.first(needed);
+    const auto misplaced = [&](const std::byte* page) {
+        return page == nullptr || (address_of(page) & (page_size - 1)) != 0;
+    };
+    if (std::any_of(pages.begin(), pages.end(), misplaced)) return kBadMap;
+    NR_TRY(lay_out({pages, page_size, offset, length}, iova));
     target_.length = length;
     target_.access = access;
     mapped_ = false;  // what it was mapped to before is not bound any more, whatever comes
     NR_TRY(prepare());
     mapped_ = true;
+    return {};
+}
+
+Result<void> KeyMr::lay_out(const umr::PageSpan& list, std::uint64_t iova) noexcept {
+    const std::uint64_t first = address_of(list.pages[0]);
+    for (std::size_t i = 1; i < list.pages.size(); ++i) {
+        if (address_of(list.pages[i]) != first + i * list.page_size)
+            return Error{Errc::unsupported, 0, "map: a key of this device covers one run"};
+    }
+    // The peer addresses a window by the addresses of the region below it.
+    if (iova != first + list.offset)
+        return Error{Errc::unsupported, 0, "map: a key of this device starts at its address"};
+    target_.addr = iova;
     return {};
 }
 
@@ -167,15 +176,57 @@ void KeyMr::on_invalidated() noexcept {
     detach();
 }
 
+BoundMr::BoundMr(RdmaPd& pd, std::uint32_t rkey) noexcept
+    : KeyMr(pd), index_(rkey >> kKeyByteBits) {
+    pd_.remember(*this);
+}
+
+BoundMr::~BoundMr() {
+    pd_.forget(*this);
+}
+
+UmrMr::UmrMr(RdmaPd& pd, mlx5dv_mkey& key) noexcept : BoundMr(pd, umr::rkey_of(key)), key_(&key) {
+    target_.umr_key = key_;
+    target_.rkey = bound_rkey_ = umr::rkey_of(key);
+}
+
+Result<void> UmrMr::lay_out(const umr::PageSpan& list, std::uint64_t /*iova*/) noexcept {
+    NR_TRY_ASSIGN(const std::uint32_t count, umr::runs_of(list, runs_));
+    target_.addr = 0;
+    target_.runs = std::span(runs_).first(count);
+    return {};
+}
+
+Result<void> UmrMr::prepare() noexcept {
+    for (ibv_sge& run : target_.runs) {
+        const RdmaMr* const region = pd_.find_region(run.addr, run.length);
+        if (region == nullptr)
+            return Error{Errc::invalid_argument, 0, "map: memory that is not registered"};
+        if (has(target_.access, Access::remote_write) && !region->writable()) return kBadMap;
+        run.lkey = static_cast<std::uint32_t>(region->lkey());
+    }
+    target_.rkey = umr::next_rkey(bound_rkey_);
+    return {};
+}
+
+void UmrMr::release() noexcept {
+    detach();
+    if (key_ == nullptr) return;
+    if (const int error = umr::destroy_key(key_); error != 0)
+        log::error("mlx5dv_destroy_mkey: error {}", error);
+    key_ = nullptr;
+    target_.umr_key = nullptr;
+    dead_ = true;
+}
+
 WindowMr::WindowMr(RdmaPd& pd, ibv_mw& window) noexcept
-    : KeyMr(pd), window_(&window), index_(window.rkey >> kKeyByteBits) {
+    : BoundMr(pd, window.rkey), window_(&window) {
     target_.window = window_;
     target_.rkey = bound_rkey_ = window.rkey;
 }
 
 WindowMr::~WindowMr() {
     release();
-    pd_.forget(*this);
 }
 
 Result<void> WindowMr::prepare() noexcept {
@@ -233,7 +284,7 @@ void EachMr::release() noexcept {
 }
 
 RdmaPd::RdmaPd(RdmaDevice& device, PdHandle pd)
-    : device_(device), pd_(std::move(pd)), windows_(kBuckets, nullptr) {
+    : device_(device), pd_(std::move(pd)), keys_(kBuckets, nullptr) {
     regions_.reserve(16);
 }
 
@@ -268,15 +319,21 @@ Result<std::unique_ptr<FastMr>> RdmaPd::alloc_fast_mr(std::uint32_t pages_max) {
     if (pages_max == 0) return Error{Errc::invalid_argument, 0, "allocate memory region"};
     if (pages_max > caps().max_fast_reg_pages)
         return Error{Errc::too_big, 0, "allocate memory region"};
-    if (device_.strategy() != Strategy::windows)
-        return std::unique_ptr<FastMr>(std::make_unique<EachMr>(*this));
+    switch (device_.strategy()) {
+        case Strategy::automatic:
+        case Strategy::register_each:
+            return std::unique_ptr<FastMr>(std::make_unique<EachMr>(*this));
+        case Strategy::umr: {
+            mlx5dv_mkey* const key = umr::create_key(*pd_);
+            if (key == nullptr) return Error{Errc::system, errno, "allocate a key for UMR"};
+            return std::unique_ptr<FastMr>(std::make_unique<UmrMr>(*this, *key));
+        }
+        case Strategy::windows:
+            break;
+    }
     ibv_mw* const window = ibv_alloc_mw(pd_.get(), IBV_MW_TYPE_2);
     if (window == nullptr) return Error{Errc::system, errno, "allocate a memory window"};
-    auto key = std::make_unique<WindowMr>(*this, *window);
-    WindowMr*& bucket = windows_[key->index() % kBuckets];
-    key->hash_next = bucket;
-    bucket = key.get();
-    return std::unique_ptr<FastMr>(std::move(key));
+    return std::unique_ptr<FastMr>(std::make_unique<WindowMr>(*this, *window));
 }
 
 RdmaMr* RdmaPd::find_region(std::uint64_t addr, std::uint64_t length) const noexcept {
@@ -291,17 +348,22 @@ void RdmaPd::forget(const RdmaMr& mr) noexcept {
 
 void RdmaPd::on_remote_invalidate(const RdmaQp& qp, Rkey key) noexcept {
     const std::uint32_t index = static_cast<std::uint32_t>(key) >> kKeyByteBits;
-    WindowMr* window = windows_[index % kBuckets];
-    while (window != nullptr && window->index() != index)
-        window = window->hash_next;
-    if (window != nullptr && window->bound_on(qp, key)) window->on_invalidated();
+    BoundMr* bound = keys_[index % kBuckets];
+    while (bound != nullptr && bound->index() != index)
+        bound = bound->hash_next;
+    if (bound != nullptr && bound->bound_on(qp, key)) bound->on_invalidated();
 }
 
-void RdmaPd::forget(const WindowMr& window) noexcept {
-    WindowMr** at = &windows_[window.index() % kBuckets];
-    while (*at != &window)
+void RdmaPd::remember(BoundMr& key) noexcept {
+    BoundMr*& bucket = keys_[key.index() % kBuckets];
+    key.hash_next = std::exchange(bucket, &key);
+}
+
+void RdmaPd::forget(const BoundMr& key) noexcept {
+    BoundMr** at = &keys_[key.index() % kBuckets];
+    while (*at != &key)
         at = &(*at)->hash_next;
-    *at = window.hash_next;
+    *at = key.hash_next;
 }
 
 }  // namespace nfsrdma::verbs::rdmacore

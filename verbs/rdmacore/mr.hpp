@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "verbs/device.hpp"
 #include "verbs/rdmacore/handles.hpp"
 #include "verbs/rdmacore/lower.hpp"
+#include "verbs/rdmacore/umr.hpp"
 
 // Protection domains, regions and rebindable keys.
 namespace nfsrdma::verbs::rdmacore {
@@ -77,7 +79,10 @@ class KeyMr : public FastMr, public ListHook<> {
 
   protected:
     explicit KeyMr(RdmaPd& pd) noexcept : pd_(pd) {}
-    // Makes `target_` usable for the run at target_.addr.
+    // Whether the key can cover this, and where it starts for the peer: target_.addr. Here: one run
+    // of memory, at its own address.
+    virtual Result<void> lay_out(const umr::PageSpan& list, std::uint64_t iova) noexcept;
+    // Makes `target_` usable for what was laid out.
     virtual Result<void> prepare() noexcept = 0;
     // Undoes `prepare`: the run was not bound.
     virtual void unprepare() noexcept {}
@@ -103,8 +108,40 @@ class KeyMr : public FastMr, public ListHook<> {
     Saved saved_;
 };
 
+// A key that the device binds, and that a peer may invalidate: found by its upper 24 bits.
+class BoundMr : public KeyMr {
+  public:
+    ~BoundMr() override;
+    BoundMr(const BoundMr&) = delete;
+    BoundMr& operator=(const BoundMr&) = delete;
+    std::uint32_t index() const noexcept { return index_; }
+    BoundMr* hash_next = nullptr;
+
+  protected:
+    BoundMr(RdmaPd& pd, std::uint32_t rkey) noexcept;
+
+  private:
+    std::uint32_t index_;  // the upper 24 bits of every key of it
+};
+
+// A key of mlx5, laid over runs of registered memory; the peer addresses it from zero.
+class UmrMr final : public BoundMr {
+  public:
+    UmrMr(RdmaPd& pd, mlx5dv_mkey& key) noexcept;
+    ~UmrMr() override { release(); }
+    UmrMr(const UmrMr&) = delete;
+    UmrMr& operator=(const UmrMr&) = delete;
+    void release() noexcept override;
+
+  private:
+    Result<void> lay_out(const umr::PageSpan& list, std::uint64_t iova) noexcept override;
+    Result<void> prepare() noexcept override;
+    mlx5dv_mkey* key_;
+    std::array<ibv_sge, umr::kRunsMax> runs_{};
+};
+
 // A type-2B memory window.
-class WindowMr final : public KeyMr {
+class WindowMr final : public BoundMr {
   public:
     WindowMr(RdmaPd& pd, ibv_mw& window) noexcept;
     ~WindowMr() override;
@@ -112,13 +149,10 @@ class WindowMr final : public KeyMr {
     WindowMr& operator=(const WindowMr&) = delete;
     void commit() noexcept override;
     void release() noexcept override;
-    WindowMr* hash_next = nullptr;
-    std::uint32_t index() const noexcept { return index_; }
 
   private:
     Result<void> prepare() noexcept override;
     ibv_mw* window_;
-    std::uint32_t index_;  // the upper 24 bits of every key of this window
 };
 
 // A region that is registered by each map() and deregistered when its LOCAL_INV has completed.
@@ -157,14 +191,15 @@ class RdmaPd final : public ProtectionDomain {
     void forget(const RdmaMr& mr) noexcept;
     // The peer freed `key` on `qp`. Unknown keys are left alone.
     void on_remote_invalidate(const RdmaQp& qp, Rkey key) noexcept;
-    void forget(const WindowMr& window) noexcept;
+    void remember(BoundMr& key) noexcept;
+    void forget(const BoundMr& key) noexcept;
 
   private:
     static constexpr std::uint32_t kBuckets = 1024;
     RdmaDevice& device_;
     PdHandle pd_;
     std::vector<RdmaMr*> regions_;
-    std::vector<WindowMr*> windows_;  // by the upper 24 bits of their keys
+    std::vector<BoundMr*> keys_;  // by the upper 24 bits of their keys
 };
 
 }  // namespace nfsrdma::verbs::rdmacore

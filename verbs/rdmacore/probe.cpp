@@ -6,6 +6,7 @@
 
 #include "verbs/rdmacore/find.hpp"
 #include "verbs/rdmacore/handles.hpp"
+#include "verbs/rdmacore/umr.hpp"
 
 // Operation. Windows: one is made. Queue pairs: the largest that could be asked for is made, then
 // ever smaller ones until one is granted; of which size is the device's limit from then on, so that
@@ -32,14 +33,15 @@ int window_error(ibv_pd& pd) noexcept {
     return errno != 0 ? errno : EOPNOTSUPP;
 }
 
-int qp_error(ibv_pd& pd, ibv_cq& cq, const DeviceCaps& caps, const QueueSizes& sizes) noexcept {
+int qp_error(ibv_pd& pd, ibv_cq& cq, const Probed& probed, const QueueSizes& sizes) noexcept {
     ibv_qp_init_attr init{};
     init.send_cq = init.recv_cq = &cq;
     init.qp_type = IBV_QPT_RC;
-    init.cap = {sizes.send_wrs + kDrainWrs, sizes.recv_wrs, std::min(caps.max_send_sge, kSges), 1,
-                0};
+    init.cap = {sizes.send_wrs + kDrainWrs, sizes.recv_wrs,
+                std::min(probed.caps.max_send_sge, kSges), 1, 0};
     errno = 0;
-    const QpHandle qp(ibv_create_qp(&pd, &init));
+    const QpHandle qp(probed.strategy == Strategy::umr ? umr::create_qp(pd, init)
+                                                       : ibv_create_qp(&pd, &init));
     if (qp != nullptr) return 0;
     return errno != 0 ? errno : EINVAL;
 }
@@ -56,21 +58,21 @@ Result<Probed> probe(ibv_context& context, const ibv_device_attr& attr, Strategy
         return Error{Errc::unsupported, 0, kNoReliableConnections};
     const PdHandle pd(ibv_alloc_pd(&context));
     if (pd == nullptr) return Error{Errc::system, errno, "allocate protection domain"};
+    const CqHandle cq(ibv_create_cq(&context, 1, nullptr, nullptr, 0));
+    if (cq == nullptr) return Error{Errc::system, errno, "create completion queue"};
     Probed out;
     Abilities can;
     if (claims_windows(attr)) {
         out.window_error = window_error(*pd);
         can.windows = out.window_error == 0;
     }
+    if (!can.windows || wanted == Strategy::umr) can.umr = umr::works(*pd, *cq);
     NR_TRY_ASSIGN(out.strategy, choose_strategy(can, wanted));
     out.caps = caps_of(attr, transport_of(context), out.strategy);
-    const CqHandle cq(ibv_create_cq(&context, 1, nullptr, nullptr, 0));
-    if (cq == nullptr) return Error{Errc::system, errno, "create completion queue"};
     NR_TRY_ASSIGN(
         const QueueSizes granted,
-        largest_granted({out.caps.max_send_wr, out.caps.max_recv_wr}, [&](const QueueSizes& sizes) {
-            return qp_error(*pd, *cq, out.caps, sizes);
-        }));
+        largest_granted({out.caps.max_send_wr, out.caps.max_recv_wr},
+                        [&](const QueueSizes& sizes) { return qp_error(*pd, *cq, out, sizes); }));
     out.caps.max_send_wr = granted.send_wrs;
     out.caps.max_recv_wr = granted.recv_wrs;
     return out;

@@ -7,6 +7,7 @@
 #include "base/assert.hpp"
 #include "base/log.hpp"
 #include "verbs/rdmacore/device.hpp"
+#include "verbs/rdmacore/umr.hpp"
 
 // Operation. A chain is checked, its keys are moved to their next states, it is lowered into
 // preallocated work requests and posted by one ibv_post_send. Each work request takes an entry of a
@@ -84,7 +85,8 @@ Result<std::unique_ptr<RdmaQp>> RdmaQp::create(RdmaDevice& device, RdmaPd& pd, R
     init.qp_type = IBV_QPT_RC;
     init.cap = {options.send_wrs + kDrainWrs, options.recv_wrs, options.send_sges,
                 options.recv_sges, 0};
-    qp->qp_ = ibv_create_qp(&pd.handle(), &init);
+    qp->qp_ = device.strategy() == Strategy::umr ? umr::create_qp(pd.handle(), init)
+                                                 : ibv_create_qp(&pd.handle(), &init);
     if (qp->qp_ == nullptr) return Error{Errc::system, errno, "create queue pair"};
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
@@ -159,7 +161,7 @@ ibv_send_wr* RdmaQp::lower_chain(const SendWr& first) noexcept {
         const bool keyed = wr->op == SendOp::reg_mr || wr->op == SendOp::local_inv;
         const BindTarget* const bind =
             keyed ? &static_cast<const KeyMr*>(wr->mr)->bind_target() : nullptr;
-        if (keyed && bind->window == nullptr && !wr->signaled && !wr->ledger_signal) continue;
+        if (keyed && !bind->bound_by_device() && !wr->signaled && !wr->ledger_signal) continue;
         const std::span<ibv_sge> room(sge_scratch_.data() + sges, wr->sgl.size());
         sges += wr->sgl.size();
         send_scratch_[count] = lower_send(*wr, bind, send_id(index), room);
@@ -175,7 +177,7 @@ Result<void> RdmaQp::do_post_send(SendWr& first) noexcept {
     NR_TRY(stage(first));
     ibv_send_wr* const lowered = lower_chain(first);
     ibv_send_wr* refused = nullptr;
-    const int error = lowered == nullptr ? 0 : ibv_post_send(qp_, lowered, &refused);
+    const int error = lowered == nullptr ? 0 : post(lowered, &refused);
     if (error != 0 && refused == lowered) {
         roll_back(first, nullptr);
         if (error == ENOMEM) return Error{Errc::again, error, "post send"};
@@ -374,7 +376,12 @@ bool RdmaQp::post_drain() noexcept {
     last.opcode = IBV_WR_RDMA_WRITE;
     last.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr* refused = nullptr;
-    return ibv_post_send(qp_, &last, &refused) == 0;
+    return post(&last, &refused) == 0;
+}
+
+int RdmaQp::post(ibv_send_wr* first, ibv_send_wr** refused) noexcept {
+    if (device_.strategy() == Strategy::umr) return umr::post(*qp_, first, refused);
+    return ibv_post_send(qp_, first, refused);
 }
 
 // Nothing reaches the memory of its work requests afterwards: what is left is flushed by us.

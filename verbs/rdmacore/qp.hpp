@@ -93,6 +93,7 @@ class RdmaQp final : public QueuePair, public ListHook<RdmaDevice>, public ListH
     void fail(bool tell) noexcept;
     void destroy_handle() noexcept;
     bool post_drain() noexcept;
+    int post(ibv_send_wr* first, ibv_send_wr** refused) noexcept;
     void tell() noexcept;
     void tell_later() noexcept;
     SendEntry& send_at(std::uint32_t index) noexcept { return sends_[index & send_mask_]; }

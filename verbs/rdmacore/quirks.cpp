@@ -49,6 +49,8 @@ const char* to_string(Strategy strategy) noexcept {
             return "automatic";
         case Strategy::windows:
             return "windows";
+        case Strategy::umr:
+            return "umr";
         case Strategy::register_each:
             return "register-each";
     }
@@ -108,10 +110,15 @@ bool has_reliable_connections(int node_type, int transport_type) noexcept {
 Result<Strategy> choose_strategy(const Abilities& can, Strategy wanted) noexcept {
     switch (wanted) {
         case Strategy::automatic:
-            return can.windows ? Strategy::windows : Strategy::register_each;
+            // A window is the cheaper one, and all that one run of memory needs.
+            if (can.windows) return Strategy::windows;
+            return can.umr ? Strategy::umr : Strategy::register_each;
         case Strategy::windows:
             if (can.windows) return wanted;
             return Error{Errc::unsupported, 0, "the device makes no type-2B memory windows"};
+        case Strategy::umr:
+            if (can.umr) return wanted;
+            return Error{Errc::unsupported, 0, "the device has no UMR (mlx5 only)"};
         case Strategy::register_each:
             return wanted;
     }
@@ -132,7 +139,7 @@ DeviceCaps caps_of(const ibv_device_attr& attr, Transport transport, Strategy st
     caps.max_read_responses = std::min(positive(attr.max_qp_rd_atom), kReadDepthMax);
     caps.fast_reg = true;
     caps.page_list_reg = false;
-    caps.remote_invalidate = strategy == Strategy::windows;
+    caps.remote_invalidate = strategy == Strategy::windows || strategy == Strategy::umr;
     caps.read_sink_needs_key = transport == Transport::iwarp;
     return caps;
 }

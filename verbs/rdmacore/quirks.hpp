@@ -33,6 +33,7 @@ std::vector<std::string> describe(const Quirks& quirks);
 // What a device was seen to do, whatever its flags say (probe.hpp).
 struct Abilities {
     bool windows = false;
+    bool umr = false;
 };
 // `wanted` if the device can do it, else Errc::unsupported; `automatic` picks the best.
 Result<Strategy> choose_strategy(const Abilities& can, Strategy wanted) noexcept;

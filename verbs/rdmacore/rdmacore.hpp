@@ -18,6 +18,7 @@ namespace nfsrdma::verbs::rdmacore {
 enum class Strategy : std::uint8_t {
     automatic,      // what the device can do best; decided when it is opened
     windows,        // a type-2B memory window bound over registered memory
+    umr,            // a key of mlx5, laid over a list of runs of registered memory
     register_each,  // ibv_reg_mr in each FastMr::map: slow, and the peer cannot invalidate
 };
 const char* to_string(Strategy strategy) noexcept;

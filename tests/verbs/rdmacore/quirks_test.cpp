@@ -62,6 +62,14 @@ TEST(Strategy, WindowsWhereTheDeviceMakesThem) {
     EXPECT_EQ(forced.error().code, Errc::unsupported);
 }
 
+TEST(Strategy, UmrWhereThereAreNoWindowsOrItIsAskedFor) {
+    const Abilities both{.windows = true, .umr = true}, umr{.umr = true}, none{};
+    EXPECT_EQ(*choose_strategy(umr, Strategy::automatic), Strategy::umr);
+    EXPECT_EQ(*choose_strategy(both, Strategy::automatic), Strategy::windows);
+    EXPECT_EQ(*choose_strategy(both, Strategy::umr), Strategy::umr);
+    EXPECT_EQ(choose_strategy(none, Strategy::umr).error().code, Errc::unsupported);
+}
+
 TEST(Strategy, NoWindowsAreClaimedWithoutTheFlagsOrWithNoneToHave) {
     EXPECT_TRUE(claims_windows(rxe_like()));
     ibv_device_attr none = rxe_like();
@@ -85,11 +93,12 @@ TEST(Transports, OnlyTheseHaveReliableConnections) {
     EXPECT_FALSE(has_reliable_connections(IBV_NODE_UNKNOWN, IBV_TRANSPORT_UNKNOWN));
 }
 
-TEST(Caps, PeersInvalidateWindowsOnly) {
+TEST(Caps, PeersInvalidateWhatTheDeviceBinds) {
     const ibv_device_attr attr = rxe_like();
     EXPECT_TRUE(caps_of(attr, Transport::roce, Strategy::windows).remote_invalidate);
+    EXPECT_TRUE(caps_of(attr, Transport::roce, Strategy::umr).remote_invalidate);
     EXPECT_FALSE(caps_of(attr, Transport::roce, Strategy::register_each).remote_invalidate);
-    for (const Strategy strategy : {Strategy::windows, Strategy::register_each}) {
+    for (const Strategy strategy : {Strategy::windows, Strategy::umr, Strategy::register_each}) {
         const DeviceCaps caps = caps_of(attr, Transport::roce, strategy);
         EXPECT_TRUE(caps.fast_reg);
         EXPECT_FALSE(caps.page_list_reg) << "one run of memory";
@@ -125,6 +134,7 @@ TEST(Caps, NonsenseOfADeviceIsNone) {
 
 TEST(Names, OfStrategiesAndTransports) {
     EXPECT_STREQ(to_string(Strategy::windows), "windows");
+    EXPECT_STREQ(to_string(Strategy::umr), "umr");
     EXPECT_STREQ(to_string(Strategy::register_each), "register-each");
     EXPECT_STREQ(to_string(Transport::iwarp), "iWARP");
     EXPECT_STREQ(to_string(Transport::roce), "RoCE");
