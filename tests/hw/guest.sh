@@ -10,11 +10,14 @@
 #   5   Linux mount on rxe                    nfsrdmad on softroce (peer)         RoCEv2 on the wire
 #   6   rping, rpcrdma-ping                   each other                          RoCEv2 on the wire
 #   7   nfsrdma on softroce (peer)            nfsrdmad on rdma-core               RoCEv2 on the wire
+#   8   rpcrdma-stress                        nfsrdmad                            rdma-core on rxe
+#   9   rpcrdma-stress                        Linux nfsd on ext4                  rdma-core on rxe
+#  10   Linux mount on rxe, 32 MiB in flight  nfsrdmad on softroce (peer)         RoCEv2 on the wire
 BIN=$1
 OUT=/out
 shift
 rows=("$@")
-[ ${#rows[@]} -gt 0 ] || rows=(6 4 5 3 1 2 7)
+[ ${#rows[@]} -gt 0 ] || rows=(6 4 5 3 1 2 7 8 9 10)
 here=$(dirname "$0")
 source "$here/lib.sh"
 source "$here/tool_checks.sh"
@@ -22,29 +25,50 @@ source "$here/mount_checks.sh"
 
 # Linux's device of the programs, where this build has it.
 has_rdma_core() { "$BIN/nfsrdma" --help | grep -q rdmacore; }
-softroce_client=(ip netns exec peer "$BIN/nfsrdma" --bind 10.9.0.2:4791)
-rxe_client=("$BIN/nfsrdma" --device rdmacore:rxe0)
-flight=32  # calls on the wire at most: our client has 32 slots, and our server grants 32 credits
-
-rpings() { # SIZE: rping on rxe pings us
-    peer timeout 30 "$BIN/rpcrdma-ping" -s -a 10.9.0.2 &
-    local pid=$!
-    sleep 1.5
-    timeout 30 rping -c -a 10.9.0.2 -C 20 -S "$1" -V -v | tail -n 2
-    wait "$pid" || fail "rpcrdma-ping ended with status $?"
+on_softroce() { # URL STRESSED OPTION...: our client in the namespace
+    client=(ip netns exec peer "$BIN/nfsrdma" --bind 10.9.0.2:4791 "${@:3}") url=$1 stressed=$2
+    stress=(ip netns exec peer "$BIN/rpcrdma-stress" --bind 10.9.0.2:4791 "${@:3}")
+    doctor=(ip netns exec peer "$BIN/rpcrdma-doctor" --device softroce --bind 10.9.0.2 "$1")
 }
-pings_rping() { # SIZE
+on_rxe() { # URL STRESSED OPTION...: our client on the kernel's device
+    client=("$BIN/nfsrdma" --device rdmacore:rxe0 "${@:3}") url=$1 stressed=$2
+    stress=("$BIN/rpcrdma-stress" --device rdmacore:rxe0 "${@:3}")
+    doctor=("$BIN/rpcrdma-doctor" --device rdmacore:rxe0 "$1")
+}
+flight=64  # calls on the wire at once
+
+# Neither says when it listens, and both serve one client: on a slow machine the one that goes first is asked again.
+tries() { # COMMAND...
+    local pause
+    for pause in 1.5 4; do ! "$@" "$pause" || return 0; done
+    "$@" 10
+}
+rpings() { # SIZE WAIT: rping on rxe pings us
+    local pid status=0
+    peer timeout 30 "$BIN/rpcrdma-ping" -s -a 10.9.0.2 &
+    pid=$!
+    sleep "$2"
+    timeout 30 rping -c -a 10.9.0.2 -C 20 -S "$1" -V -v >"$scratch/rping" || status=$?
+    tail -n 2 "$scratch/rping"
+    [ "$status" = 0 ] || { kill "$pid" 2>/dev/null; }
+    wait "$pid" || { echo "rping ended with status $status, rpcrdma-ping with $?"; return 1; }
+    return "$status"
+}
+pings_rping() { # SIZE WAIT
+    local pid status=0
     timeout 30 rping -s -a 10.9.0.1 -C 20 -S "$1" -V &
-    local pid=$!
-    sleep 1.5
-    peer timeout 30 "$BIN/rpcrdma-ping" -c -a 10.9.0.1 -C 20 -S "$1" --bind 10.9.0.2:4791
+    pid=$!
+    sleep "$2"
+    peer timeout 30 "$BIN/rpcrdma-ping" -c -a 10.9.0.1 -C 20 -S "$1" --bind 10.9.0.2:4791 || status=$?
+    [ "$status" = 0 ] || kill "$pid" 2>/dev/null
     wait "$pid" || true  # it ends with an error whenever its client goes first
+    return "$status"
 }
 row_6() {
     local size
     for size in 64 4096 65535; do
-        check 6 "rping to rpcrdma-ping $size B" rpings "$size"
-        check 6 "rpcrdma-ping to rping $size B" pings_rping "$size"
+        check 6 "rping to rpcrdma-ping $size B" tries rpings "$size"
+        check 6 "rpcrdma-ping to rping $size B" tries pings_rping "$size"
     done
     check 6 "clean disconnect" qps_are "$base_qps"
 }
@@ -63,13 +87,16 @@ captured() {
     peer ethtool -K v1 tx-udp-segmentation on
 }
 row_4() {
-    client=("${softroce_client[@]}" --mountport 20048) url=nfs://10.9.0.1/srv/linux export=/srv/linux
+    on_softroce nfs://10.9.0.1/srv/linux nfs://10.9.0.1/srv/ext4 --mountport 20048
+    export=/srv/linux
     captured 4 tool_capture
     tool_row 4
 }
 row_2() {
-    client=("${rxe_client[@]}" --mountport 20048) url=nfs://10.9.0.1/srv/linux export=/srv/linux
+    on_rxe nfs://10.9.0.1/srv/linux nfs://10.9.0.1/srv/ext4 --mountport 20048
+    export=/srv/linux
     tool_row 2
+    check 2 "counters of the Linux client" linux_shows_counters
 }
 serve_ours() { # ROW ADDRESS PREFIX... -- OPTION...
     local row=$1 address=$2
@@ -109,15 +136,36 @@ row_3() {
 row_1() {
     limit=240 check 1 "tests of the device" "$BIN/verbs_rdmacore_test" --gtest_filter='*Hw.*:*RpcHw*' --gtest_brief=1
     serve_ours 1 10.9.0.1 -- --device rdmacore:rxe0 || return
-    client=("${rxe_client[@]}") url=nfs://10.9.0.1:20050/export
+    on_rxe nfs://10.9.0.1:20050/export nfs://10.9.0.1:20050/export
     tool_row 1
     end_ours 1
 }
 row_7() {
     serve_ours 7 10.9.0.1 -- --device rdmacore:rxe0 || return
-    client=("${softroce_client[@]}") url=nfs://10.9.0.1:20050/export
+    on_softroce nfs://10.9.0.1:20050/export nfs://10.9.0.1:20050/export
     tool_row 7
     end_ours 7
+}
+row_8() {
+    serve_ours 8 10.9.0.1 -- --device rdmacore:rxe0 || return
+    on_rxe nfs://10.9.0.1:20050/export nfs://10.9.0.1:20050/export
+    stress_row 8
+    end_ours 8
+}
+row_9() {
+    on_rxe nfs://10.9.0.1/srv/ext4 nfs://10.9.0.1/srv/ext4 --mountport 20048
+    stress_row 9
+}
+row_10() {
+    serve_ours 10 10.9.0.2 ip netns exec peer -- || return
+    address=10.9.0.2 options=port=20050,mountport=20051
+    check 10 "mount" mount_it && limit=240 check 10 "deep queue" mount_is_deep
+    check 10 "unmount" umount_it
+    end_ours 10
+}
+stress_row() { # ROW
+    limit=170 check "$1" "stress" tool_stress "$1" "${NR_GUEST_STRESS_SECONDS:-20}"
+    check "$1" "clean disconnect" qps_are "$base_qps"
 }
 # Our server is killed in the middle of writes and comes again: the Linux client goes on, and no byte is lost.
 server_is_killed() { # ROW ADDRESS PREFIX... -- OPTION...
@@ -147,7 +195,7 @@ last_start=${NR_GUEST_LAST_START:-640}  # seconds from the start: a row takes 18
 for row in "${rows[@]}"; do
     [ $SECONDS -lt "$last_start" ] || { say "$row" all "skipped: needs time: $SECONDS s are over, a row may take 180"; continue; }
     case $row in
-        1 | 2 | 3 | 7) has_rdma_core || { say "$row" all "skipped: needs rdma-core: these programs have no such device"; continue; } ;;
+        1 | 2 | 3 | 7 | 8 | 9) has_rdma_core || { say "$row" all "skipped: needs rdma-core: these programs have no such device"; continue; } ;;
     esac
     from=$SECONDS
     "row_$row"

@@ -50,10 +50,37 @@ mount_in_flight() { # 64 readers and writers at once, past the cache
     for i in $(seq 64); do cmp "$scratch/many.$i" "$export/many/$i" || fail "file $i differs here"; done
     rm -f "$scratch"/many.*
 }
+# The Linux client's own counters, of READs and WRITEs of 1 MiB, to stand beside those of our client (keys: what was invalidated
+# by the peer is not counted there, only what it had to invalidate itself).
 mount_shows_counters() {
-    awk -v mnt="$mnt" '$0 ~ " mounted on " mnt " " {on = 1} on && /xprt:|READ:|WRITE:/ {print} /^$/ {on = 0}' /proc/self/mountstats
-    grep -q 'xprt:.*rdma' /proc/self/mountstats
+    local before after
+    before=$(mount_counters)
+    dd if="$scratch/digits" of="$mnt/counted" bs=1M count=8 oflag=direct status=none
+    dd if="$mnt/counted" of=/dev/null bs=1M count=8 iflag=direct status=none
+    after=$(mount_counters)
+    rm "$mnt/counted"
+    [ -n "$after" ] || fail "no counters of RDMA"
+    # Sends, read chunks, write chunks, calls that invalidated keys themselves.
+    paste -d' ' <(tr ' ' '\n' <<<"$before") <(tr ' ' '\n' <<<"$after") | awk '
+        {d[NR] = $2 - $1}
+        END {
+            printf "note: Linux client, 1 MiB: %d calls, %d read chunks, %d write chunks, LOCAL_INV needed by %d\n", d[1], d[2], d[3], d[4]
+        }'
 }
+mount_counters() { # the line "xprt: rdma" of the mount: see facts of its order in the kernel's xprt_rdma_print_stats
+    awk -v mnt="$mnt" '$0 ~ " mounted on " mnt " " {on = 1} on && $1 == "xprt:" {print $8, $13, $14, $27} /^$/ {on = 0}' \
+        /proc/self/mountstats
+}
+# The Linux client's counters at its own server.
+linux_shows_counters() {
+    mnt=/mnt/linux
+    mkdir -p "$mnt"
+    mount -t nfs -o rdma,vers=3,nolock,hard,mountproto=tcp,port=20049,mountport=20048 10.9.0.1:/srv/linux "$mnt"
+    mount_shows_counters
+    umount "$mnt"
+}
+# Nothing fails when soft-RoCE stalls, and how long it did is told.
+mount_is_deep() { python3 "$here/deep.py" "$mnt/deep" 32 96; }
 mount_connects_again() {
     local i
     for i in $(seq 5); do remount; done
