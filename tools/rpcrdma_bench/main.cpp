@@ -64,7 +64,8 @@ int run(int argc, char** argv) {
     app.require_subcommand(1);
     nfsrdma::bench::RatioOptions options;
     bool smoke = false;
-    const auto declare = [&](const char* name, const char* help) {
+    const auto declare = [&](const char* name, const char* help,
+                             const std::vector<std::string>& rows) {
         CLI::App* command = app.add_subcommand(name, help);
         command->add_flag("--json", options.json, "one JSON object a line");
         command->add_flag("--smoke", smoke,
@@ -73,12 +74,15 @@ int run(int argc, char** argv) {
             ->check(CLI::Range(1, 101));
         command->add_option("--seconds", options.pairs.seconds, "of each side of a pair")
             ->check(CLI::Range(0.05, 60.0));
-        command->add_option("--only", options.only, "these rows alone")->delimiter(',');
+        command->add_option("--only", options.only, "these rows alone")
+            ->delimiter(',')
+            ->check(CLI::IsMember(rows));
         return command;
     };
-    declare("ratios", "every ratio and counter, in one run");
+    declare("ratios", "every ratio and counter, in one run", nfsrdma::bench::ratio_names());
     const CLI::App* ops =
-        declare("nfs_ops", "NFS operations per second, beside the same by system calls");
+        declare("nfs_ops", "NFS operations per second, beside the same by system calls",
+                nfsrdma::bench::nfs_ops_names());
     nfsrdma::bench::RegisterOptions keys;
     CLI::App* registering = declare_register(app, keys, smoke);
     nfsrdma::bench::CompareLinuxOptions beside;

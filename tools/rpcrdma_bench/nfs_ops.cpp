@@ -1,6 +1,7 @@
 #include "tools/rpcrdma_bench/nfs_ops.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/unique_fd.hpp"
 #include "tools/rpcrdma_bench/local_ops.hpp"
 #include "tools/rpcrdma_bench/nfs_load.hpp"
@@ -53,6 +55,9 @@ Load repeat(std::function<bool()> operation) {
     };
 }
 
+constexpr std::array<const char*, 7> kRows{
+    "read4k_qd1", "read4k_qd32", "getattr", "lookup", "create_remove", "raw3rpc", "readdirplus10k"};
+
 class NfsOps {
   public:
     NfsOps(const RatioOptions& options, BenchServer& server, NfsLoad& load, LocalOps& local)
@@ -90,12 +95,9 @@ class NfsOps {
     }
 
   private:
-    bool wanted(const std::string& name) const {
-        return options_.only.empty() ||
-               std::find(options_.only.begin(), options_.only.end(), name) != options_.only.end();
-    }
     void row(const std::string& name, const Load& remote, const Load& local) {
-        if (!wanted(name)) return;
+        NR_ASSERT(std::find(kRows.begin(), kRows.end(), name) != kRows.end());
+        if (!options_.wants(name)) return;
         const Ratio ratio = measure_pairs(name, "1/s", remote, local, options_.pairs);
         if (!ratio.ok) {
             failed_ = true;
@@ -131,6 +133,10 @@ bool said(const char* what, const Result<T>& result) {
 }
 
 }  // namespace
+
+std::vector<std::string> nfs_ops_names() {
+    return {kRows.begin(), kRows.end()};
+}
 
 int run_nfs_ops(const RatioOptions& options) {
     pin_to(kClientCpu);

@@ -66,9 +66,10 @@ class Bench {
   public:
     explicit Bench(const RatioOptions& options) : options_(options) {}
     int run();
+    using Row = void (Bench::*)(const std::string& name);
+    static std::vector<std::pair<std::string, Row>> rows();
 
   private:
-    using Row = void (Bench::*)(const std::string& name);
     void device_rows(const std::string& name);
     void nfs_rows(const std::string& name);
     void one_core_row(const std::string& name);
@@ -76,7 +77,6 @@ class Bench {
     void static_rows(const std::string& name);
     void idle_row(const std::string& name);
     void counter_rows(const std::string& name);
-    bool wanted(const std::string& name) const;
     void print(const Ratio& ratio);
     void print_value(const std::string& name, double value);
     NfsLoad* bound() { return load(bound_, pools::Registration::automatic); }
@@ -97,11 +97,6 @@ class Bench {
     std::optional<CounterResult> counted_;
     bool failed_ = false;
 };
-
-bool Bench::wanted(const std::string& name) const {
-    return options_.only.empty() ||
-           std::find(options_.only.begin(), options_.only.end(), name) != options_.only.end();
-}
 
 void Bench::print(const Ratio& ratio) {
     failed_ = !bench::print(ratio, options_.json) || failed_;
@@ -241,9 +236,8 @@ void Bench::counter_rows(const std::string& name) {
     print_value(name, counted_->ok ? counted_->row(name) : -1);
 }
 
-int Bench::run() {
-    pin_to(kClientCpu);
-    const std::vector<std::pair<std::string, Row>> rows = {
+std::vector<std::pair<std::string, Bench::Row>> Bench::rows() {
+    return {
         {"device_write_vs_udp_limit", &Bench::device_rows},
         {"device_write_vs_tcp", &Bench::device_rows},
         {"nfs_read_vs_device", &Bench::nfs_rows},
@@ -262,13 +256,28 @@ int Bench::run() {
         {"device_copies_per_byte", &Bench::counter_rows},
         {"allocs_per_rpc", &Bench::counter_rows},
     };
-    for (const auto& [name, row] : rows) {
-        if (wanted(name)) (this->*row)(name);
+}
+
+int Bench::run() {
+    pin_to(kClientCpu);
+    for (const auto& [name, row] : rows()) {
+        if (options_.wants(name)) (this->*row)(name);
     }
     return failed_ ? 1 : 0;
 }
 
 }  // namespace
+
+bool RatioOptions::wants(const std::string& row) const {
+    return only.empty() || std::find(only.begin(), only.end(), row) != only.end();
+}
+
+std::vector<std::string> ratio_names() {
+    std::vector<std::string> names;
+    for (const auto& [name, row] : Bench::rows())
+        names.push_back(name);
+    return names;
+}
 
 int run_ratios(const RatioOptions& options) {
     return Bench(options).run();
