@@ -7,6 +7,9 @@ source "$(dirname "$0")/lib.sh"
 shift 2
 mkdir "$work/export"
 value() { sed "s/.*\"$1\":\([0-9-]*\).*/\1/" "$work/result"; }
+# Of a build with a sanitizer most is the sanitizer's.
+most=262144
+grep -q __asan_init "$BIN/nfsrdmad" && most=$((2 * most))
 # Who gets the processor is the machine's to say: one that is busy with other things has a second chance.
 for try in 1 2; do
     host=$(address)
@@ -16,7 +19,7 @@ for try in 1 2; do
     cat "$work/result"
     stop_server
     [ "$(value connections)" = "$connections" ] || fail "not all connections reported"
-    [ "$(value idle_bytes_per_connection)" -lt 262144 ] || fail "an idle connection costs 256 KiB or more"
+    [ "$(value idle_bytes_per_connection)" -lt "$most" ] || fail "an idle connection costs $((most / 1024)) KiB or more"
     [ -z "$(ls -A "$work/export")" ] || fail "files were left behind"
     [ $((3 * $(value slowest))) -lt "$(value median)" ] || { echo ok; exit 0; }
 done

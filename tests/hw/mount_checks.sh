@@ -48,7 +48,7 @@ mount_in_flight() { # 64 readers and writers at once, past the cache
     done
     seq 64 | xargs -P 64 -I{} dd if="$mnt/many/{}" of="$scratch/many.{}" bs=64k iflag=direct status=none
     for i in $(seq 64); do cmp "$scratch/many.$i" "$export/many/$i" || fail "file $i differs here"; done
-    rm -f "$scratch"/many.*
+    rm -f "$scratch"/many.[0-9]*
 }
 # The Linux client's own counters, of READs and WRITEs of 1 MiB, to stand beside those of our client (keys: what was invalidated
 # by the peer is not counted there, only what it had to invalidate itself).

@@ -1,5 +1,7 @@
 #include "tools/device/open.hpp"
 
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 namespace nfsrdma::devices {
@@ -57,6 +59,19 @@ TEST_F(OpenDevice, APortThatIsTakenIsNamed) {
     const std::string text = explain(first, two.error());
     EXPECT_NE(text.find("127.77.1.1:4999"), std::string::npos) << text;
     EXPECT_NE(text.find("--bind"), std::string::npos) << text;
+}
+
+// Kernels answer to RoCE's port alone.
+TEST_F(OpenDevice, AnAddressWithoutAPortTakesRocesPortWhereItIsFree) {
+    Request wanted = request("softroce", "127.0.0.1");
+    const int pid = ::getpid();  // an address of this process
+    wanted.bind = SockAddr::v4(0x7f4e0001u | static_cast<std::uint32_t>(pid & 0x7fff) << 1, 0);
+    auto one = open(*loop, wanted);
+    ASSERT_TRUE(static_cast<bool>(one)) << to_string(one.error());
+    auto two = open(*loop, wanted);
+    EXPECT_TRUE(static_cast<bool>(two)) << to_string(two.error());
+    wanted.bind = wanted.bind->with_port(4791);
+    EXPECT_FALSE(static_cast<bool>(open(*loop, wanted)));
 }
 
 TEST_F(OpenDevice, ASetHasADeviceForEachLoop) {
