@@ -6,7 +6,7 @@
 #include "pools/page_list.hpp"
 #include "tools/device/choice.hpp"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
 }
 

@@ -283,9 +283,10 @@ void Stress::watch() {
 
 std::string Stress::who_waits() const {
     for (const auto& worker : workers_) {
-        if (!worker->finished())
+        if (!worker->finished()) {
             return "worker " + std::to_string(worker->index()) + " waits for " +
                    worker->last_call();
+        }
     }
     return {};
 }
