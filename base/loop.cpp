@@ -349,8 +349,8 @@ bool Loop::should_spin(std::uint64_t now) noexcept {
 
 std::uint32_t Loop::sleep(std::uint64_t now, std::uint64_t limit) noexcept {
     const bool spun_in_vain = last_idle_ns_ != 0 && now - last_idle_ns_ < kPreemptedNs;
+    if (!arm_pollables()) return 0;  // a last look, then this again
     last_idle_ns_ = 0;
-    if (!arm_pollables()) return 0;
     if (spun_in_vain && ++spins_in_vain_ >= kVainSpinsMax) {
         spins_in_vain_ = 0;
         spin_ns_ = std::max(spin_ns_ / 2, spin_max_ns_ / kSpinShrinkMax);
