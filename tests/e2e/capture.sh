@@ -49,7 +49,11 @@ there "$BIN/nfsrdma" get -r --bind 10.9.1.2:4791 "$url/tree" "$work/back"
 same_tree "$work/tree" "$work/back"
 there "$BIN/nfsrdma" ls -l --bind 10.9.1.2:4791 "$url/tree/sub" >/dev/null
 stop_server
-sleep 0.5
+before=-1
+until after=$(stat -c %s "$work/frames.pcap") && [ "$after" = "$before" ]; do
+    before=$after
+    sleep 1
+done
 kill -INT "$dump"
 wait "$dump" || true
 

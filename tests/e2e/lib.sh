@@ -82,3 +82,12 @@ make_tree() {
 }
 
 same_tree() { diff -r --no-dereference "$1" "$2" >&2 || fail "$1 and $2 differ"; }
+
+# A shell's job in the background ignores SIGINT until the program takes it: by a descriptor, with the signal blocked.
+takes_interrupts() { # PID
+    for _ in $(seq 600); do
+        (($((16#$(awk '$1 == "SigBlk:" {print $2}' "/proc/$1/status"))) & 2)) && return 0
+        sleep 0.1
+    done
+    fail "process $1 never took interrupts"
+}

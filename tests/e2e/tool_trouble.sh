@@ -63,7 +63,7 @@ rm "$work/big"
 kill -STOP "$server_pid"
 "$BIN/nfsrdma" ls "$url" 2>/dev/null &
 pid=$!
-sleep 0.5
+takes_interrupts "$pid"
 begin=$(now)
 kill -INT "$pid"
 status=0

@@ -45,7 +45,7 @@ tries() { # COMMAND...
 }
 rpings() { # SIZE WAIT: rping on rxe pings us
     local pid status=0
-    peer timeout 30 "$BIN/rpcrdma-ping" -s -a 10.9.0.2 &
+    ip netns exec peer timeout 30 "$BIN/rpcrdma-ping" -s -a 10.9.0.2 &
     pid=$!
     sleep "$2"
     timeout 30 rping -c -a 10.9.0.2 -C 20 -S "$1" -V -v >"$scratch/rping" || status=$?

@@ -50,11 +50,11 @@ class Caller {
     clnt_stat call(std::uint32_t proc, void* args, void* res) {
         const sunrpc::ProcInfo& info = nfs::mount3_procs()[std::min<std::uint32_t>(proc, 5)];
         return client_->cl_ops->cl_call(client_, proc, info.xdr_args, args, info.xdr_res, res,
-                                        timeval{5, 0});
+                                        timeval{30, 0});
     }
     clnt_stat null() {
         return client_->cl_ops->cl_call(client_, 0, nothing, nullptr, nothing, nullptr,
-                                        timeval{5, 0});
+                                        timeval{30, 0});
     }
 
   private:
