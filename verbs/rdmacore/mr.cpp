@@ -103,10 +103,10 @@ Result<void> KeyMr::map(std::span<std::byte* const> pages, std::uint32_t page_si
         return page == nullptr || (address_of(page) & (page_size - 1)) != 0;
     };
     if (std::any_of(pages.begin(), pages.end(), misplaced)) return kBadMap;
+    unmap();  // what it was mapped to before is not bound any more, whatever comes
     NR_TRY(lay_out({pages, page_size, offset, length}, iova));
     target_.length = length;
     target_.access = access;
-    mapped_ = false;  // what it was mapped to before is not bound any more, whatever comes
     NR_TRY(prepare());
     mapped_ = true;
     return {};

@@ -63,5 +63,15 @@ TEST_F(EachMrOfAnyDevice, FailedMapLeavesNothingToBind) {
     EXPECT_EQ(bound.error().code, Errc::invalid_argument);
 }
 
+TEST_F(EachMrOfAnyDevice, PagesThatNoKeyCoversLeaveNothingToBind) {
+    ASSERT_TRUE(map());
+    const std::array<std::byte*, 2> apart = {page_, page_};
+    const auto mapped = key->map(apart, 4096, 0, 8192, address_of(page_), Access::remote_read);
+    ASSERT_FALSE(mapped);
+    EXPECT_EQ(mapped.error().code, Errc::unsupported);
+    EXPECT_EQ(provider.regions, 0u) << "the peer could reach what was mapped before";
+    EXPECT_EQ(bind().error().code, Errc::invalid_argument);
+}
+
 }  // namespace
 }  // namespace nfsrdma::verbs::rdmacore::test
