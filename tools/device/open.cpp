@@ -59,25 +59,16 @@ std::string line_of_soft(const Request& request, const Error& error,
     return line + kCannot + to_string(error);
 }
 
-// RoCE's own port where it is free, as kernels answer to no other; else any.
-Result<std::unique_ptr<verbs::softroce::Wire>> wire_at(const SockAddr& address) {
+Result<std::unique_ptr<soft::Wire>> soft_wire(const Request& request) {
+    if (!request.passive && !request.bind) return soft::create_udp_wire_towards(request.address);
     soft::UdpOptions udp;
-    if (address.port() == 0) {
-        udp.bind = address.with_port(soft::kRoceV2Port);
-        udp.bind_patience_ms = 0;
-        auto wire = soft::create_udp_wire(udp);
-        if (wire || wire.error().sys != EADDRINUSE) return wire;
-    }
-    udp = {};
-    udp.bind = address;
-    return soft::create_udp_wire(udp);
+    udp.bind = request.bind.value_or(request.address.with_port(soft::kRoceV2Port));
+    return udp.bind.port() == 0 ? soft::create_udp_wire_at_address(udp)
+                                : soft::create_udp_wire(udp);
 }
 
 Result<std::unique_ptr<verbs::Device>> open_soft(Loop& loop, const Request& request) {
-    const bool towards = !request.passive && !request.bind;
-    auto wire = towards
-                    ? soft::create_udp_wire_towards(request.address)
-                    : wire_at(request.bind.value_or(request.address.with_port(soft::kRoceV2Port)));
+    auto wire = soft_wire(request);
     if (!wire) return wire.error();
     soft::SoftOptions options;
     options.peer_port = request.peer_udp_port;

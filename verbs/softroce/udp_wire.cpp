@@ -365,17 +365,22 @@ Result<std::unique_ptr<Wire>> create_udp_wire(const UdpOptions& options) {
     return create_wire(options, options.bind, Sharing::alone);
 }
 
+Result<std::unique_ptr<Wire>> create_udp_wire_at_address(UdpOptions options) {
+    options.bind = options.bind.with_port(kRoceV2Port);
+    options.bind_patience_ms = 0;
+    auto wire = create_udp_wire(options);
+    if (wire || wire.error().sys != EADDRINUSE) return wire;
+    options.bind = options.bind.with_port(0);
+    return create_udp_wire(options);
+}
+
 Result<std::unique_ptr<Wire>> create_udp_wire_towards(const SockAddr& peer) {
     const SockAddr any = peer.is_v6() ? SockAddr::v6(in6addr_any, 0) : SockAddr::v4(0, 0);
     NR_TRY_ASSIGN(const Route route, route_towards(any, peer));
     UdpOptions options;
-    options.bind = route.local.with_port(kRoceV2Port);
-    options.bind_patience_ms = 0;
-    options.path_mtu_max = route.mtu;
-    auto wire = create_udp_wire(options);
-    if (wire || wire.error().sys != EADDRINUSE) return wire;
     options.bind = route.local;
-    return create_udp_wire(options);
+    options.path_mtu_max = route.mtu;
+    return create_udp_wire_at_address(options);
 }
 
 Result<std::vector<std::unique_ptr<Wire>>> create_udp_wires(const UdpOptions& options,

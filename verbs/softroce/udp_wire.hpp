@@ -34,9 +34,12 @@ struct UdpOptions {
 // Errc::system: no such address, port taken; Errc::invalid_argument: not an IP address, port at or
 // above 0xC000.
 Result<std::unique_ptr<Wire>> create_udp_wire(const UdpOptions& options);
-// A wire for one who connects to `peer`: at the address of ours that leads there, so that other
-// addresses stay free for servers; at port 4791, to which a standard peer answers, or, where that
-// is taken, at a free one, to which only devices of our own kind do. Errc::system: no route.
+// As create_udp_wire at the address of `options.bind`, whatever its port: at port 4791, to which a
+// standard peer answers, or, where that is taken, at a free one, to which only devices of our own
+// kind do. Does not wait for the port.
+Result<std::unique_ptr<Wire>> create_udp_wire_at_address(UdpOptions options);
+// The same for one who connects to `peer`, at the address of ours that leads there, so that other
+// addresses stay free for servers. Errc::system: no route.
 Result<std::unique_ptr<Wire>> create_udp_wire_towards(const SockAddr& peer);
 // `count` wires on one address and port; the kernel gives wire k the packets whose destination QPN
 // has a low byte that is k modulo `count`. Wire 1 modulo `count` gets connection management. Errors
