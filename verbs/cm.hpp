@@ -26,7 +26,8 @@ struct ConnParams {
     // RDMA READs that we serve for the peer (responder) and that we keep in flight (initiator); the
     // device clamps them, and the smaller of what both ends say holds.
     std::uint8_t responder_resources = 16, initiator_depth = 16;
-    // Not 7: soft-RoCE of Linux takes that for "for ever", and never misses a peer that is gone.
+    // Both ends use the request's. Not 7: soft-RoCE of Linux takes that for "for ever", and all
+    // threads of its NFS server then wait for clients that were killed.
     std::uint8_t retry_count = 6;
     std::uint8_t rnr_retry_count = 7;  // 7: for ever
     std::uint64_t timeout_ns =

@@ -10,9 +10,6 @@ namespace {
 
 // How often a queue pair in error is asked whether it has flushed everything.
 constexpr std::uint64_t kDrainPollNs = 10 * kNsPerUs;
-// The server takes it over from our request. Soft-RoCE of Linux repeats for ever when it is 7: all
-// threads of its NFS server then wait for clients that were killed.
-constexpr std::uint8_t kRetryCount = 6;
 // RFC 8166 s3.3: flow control is by credits, never by RNR; a late Receive of the peer must not end
 // the connection.
 constexpr std::uint8_t kRnrRetryForEver = 7;
@@ -89,7 +86,6 @@ Result<void> Endpoint::start(const SockAddr& server) noexcept {
     params.responder_resources =
         static_cast<std::uint8_t>(std::min(pd_->caps().max_read_responses, std::uint32_t{255}));
     params.initiator_depth = 0;  // a client moves nothing by itself
-    params.retry_count = kRetryCount;
     params.rnr_retry_count = kRnrRetryForEver;
     params.timeout_ns = parameters_.connect_timeout_ns;
     state_ = State::connecting;
