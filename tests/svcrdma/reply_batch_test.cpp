@@ -12,15 +12,7 @@ std::uint64_t doorbells_for(std::uint32_t calls, std::uint32_t bytes) {
     options.payload_runs = 64;
     SvcWorld w(options);
     auto conn = w.connect();
-    std::vector<std::unique_ptr<Exposed>> memory;
-    for (std::uint32_t xid = 1; xid <= calls; ++xid) {
-        memory.push_back(std::make_unique<Exposed>(*conn, Bytes(bytes)));
-        conn->send(Call{.xid = xid,
-                        .credits = 64,
-                        .write = {memory.back()->split(1)},
-                        .message = message(xid, Op::read, bytes)}
-                       .bytes());
-    }
+    const auto memory = w.send_reads(*conn, calls, bytes, 1);
     for (std::uint32_t xid = 1; xid <= calls; ++xid) {
         const Reply reply = w.next(*conn);
         EXPECT_EQ(reply.written(), bytes);
@@ -52,15 +44,7 @@ TEST(ReplyBatch, OneThatWaitsForSendRoomKeepsItsPlace) {
     options.payload_runs = 16;
     SvcWorld w(options);
     auto conn = w.connect();
-    std::vector<std::unique_ptr<Exposed>> memory;
-    for (std::uint32_t xid = 1; xid <= 16; ++xid) {
-        memory.push_back(std::make_unique<Exposed>(*conn, Bytes(4096)));
-        conn->send(Call{.xid = xid,
-                        .credits = 16,
-                        .write = {memory.back()->split(30)},
-                        .message = message(xid, Op::read, 4096)}
-                       .bytes());
-    }
+    const auto memory = w.send_reads(*conn, 16, 4096, 30);
     for (std::uint32_t xid = 1; xid <= 16; ++xid) {
         EXPECT_EQ(w.next(*conn).header.xid, xid);
         EXPECT_EQ(memory.at(xid - 1)->content(), TestService::item(4096));

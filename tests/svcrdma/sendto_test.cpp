@@ -142,15 +142,7 @@ TEST(Sendto, SendQueueRoomIsGivenInOrder) {
     SvcWorld w(options);
     test::RawOptions raw = plain();
     auto conn = w.connect(raw);
-    std::vector<std::unique_ptr<Exposed>> memory;
-    for (std::uint32_t xid = 1; xid <= 16; ++xid) {
-        memory.push_back(std::make_unique<Exposed>(*conn, Bytes(4096)));
-        conn->send(Call{.xid = xid,
-                        .credits = 16,
-                        .write = {memory.back()->split(100)},
-                        .message = message(xid, Op::read, 4096)}
-                       .bytes());
-    }
+    const auto memory = w.send_reads(*conn, 16, 4096, 100);
     for (std::uint32_t xid = 1; xid <= 16; ++xid) {
         const Reply reply = w.next(*conn);
         EXPECT_EQ(reply.header.xid, xid);

@@ -335,6 +335,21 @@ struct SvcWorld {
         conn.inbox.pop_front();
         return parse(raw);
     }
+    // Calls 1 to `calls` at once, each a READ of `bytes` into memory of its own, which is offered
+    // in so many segments. They ask for as many credits as the server has.
+    std::vector<std::unique_ptr<Exposed>> send_reads(RawConn& conn, std::uint32_t calls,
+                                                     std::uint32_t bytes, std::uint32_t segments) {
+        std::vector<std::unique_ptr<Exposed>> memory;
+        for (std::uint32_t xid = 1; xid <= calls; ++xid) {
+            memory.push_back(std::make_unique<Exposed>(conn, Bytes(bytes)));
+            conn.send(Call{.xid = xid,
+                           .credits = options.demand.credits,
+                           .write = {memory.back()->split(segments)},
+                           .message = message(xid, Op::read, bytes)}
+                          .bytes());
+        }
+        return memory;
+    }
     Reply call(RawConn& conn, const Call& call) {
         conn.send(call.bytes());
         return next(conn);

@@ -68,15 +68,7 @@ TEST(B27, ReplyThatWaitsForSendRoomWhenTheConnectionDies) {
     SvcWorld w(options);
     auto conn = w.connect();
     auto other = w.connect();
-    std::vector<std::unique_ptr<Exposed>> memory;
-    for (std::uint32_t xid = 1; xid <= 16; ++xid) {
-        memory.push_back(std::make_unique<Exposed>(*conn, Bytes(1 << 20)));
-        conn->send(Call{.xid = xid,
-                        .credits = 16,
-                        .write = {memory.back()->split(60)},
-                        .message = message(xid, Op::read, 1 << 20)}
-                       .bytes());
-    }
+    const auto memory = w.send_reads(*conn, 16, 1 << 20, 60);
     EXPECT_TRUE(w.world.run_until([&] { return w.counters().waited_for_send_room > 0; }));
     conn->qp().set_error();  // killed
     conn->disconnect();
