@@ -76,12 +76,18 @@ struct Rqst : ListHook<Rqst> {
     // transport.
     std::span<std::byte> result_room;
 
+    // How often the transport sent this call again, with the same XID, after a connection had ended:
+    // a server without a memory of the first time may have executed it twice. Set by the transport,
+    // read in `complete` and whenever the caller gives up.
+    std::uint32_t resends = 0;
+
     // Reply, valid from `complete` until put_rqst. `head` is the message without the placed item;
     // `payload` is the part of result_room that the peer placed (nothing when it answered inline).
     // One contiguous head: decode it from there.
     XdrBuf reply;
 
-    // Runs once, on the loop. Errc::reconnect: the connection went before the reply came.
+    // Runs once, on the loop. Errc::reconnect: the connection went before the reply came, and the
+    // transport does not recover, or gave up recovering.
     // Errc::bad_message: the peer's answer breaks the protocol, or it sent RDMA_ERROR.
     // Errc::closed: the transport was closed by us.
     void (*complete)(Rqst& rqst, Result<void> result) noexcept = nullptr;
@@ -100,7 +106,10 @@ struct SlotWaiter : ListHook<SlotWaiter> {
     void (*wake)(SlotWaiter& waiter) noexcept = nullptr;
 };
 
-// A client transport: one connection.
+// A client transport: one connection, or one after another. A transport that recovers keeps what was
+// sent and sends it again on the next connection, once, with its XID, in the order of the first
+// time, before what had not been sent; its callers see a delay and Rqst::resends. Meanwhile
+// get_rqst says `again`, and on_slot tells when there is a connection.
 class Xprt : public PayloadOwner {
   public:
     Xprt() = default;
@@ -114,7 +123,8 @@ class Xprt : public PayloadOwner {
     virtual Loop& loop() noexcept = 0;
     virtual const XprtLimits& limits() const noexcept = 0;
     // A free slot whose head_room holds at least `call_max` bytes. Errc::again: all are in use
-    // (on_slot tells when one is not), Errc::too_big, Errc::reconnect: not connected, Errc::closed.
+    // (on_slot tells when one is not), or the connection is being recovered; Errc::too_big,
+    // Errc::reconnect: not connected, and it will not be again; Errc::closed.
     virtual Result<Rqst*> get_rqst(std::uint32_t call_max) noexcept = 0;
     // At once when it was not sent or is complete. A call still in flight is abandoned: its caller
     // is answered no more, its slot and memory come back with the reply or the end of the
@@ -130,7 +140,7 @@ class Xprt : public PayloadOwner {
     // `again`.
     virtual void on_slot(void (*wake)(void*) noexcept, void* arg) noexcept = 0;
     virtual bool connected() const noexcept = 0;
-    // Fails everything that is pending with Errc::closed and disconnects.
+    // Fails everything that is pending with Errc::closed and disconnects; also while recovering.
     virtual void close() noexcept = 0;
 
   private:
@@ -180,6 +190,11 @@ class SvcXprt : public PayloadOwner {
     virtual void reply(SvcRqst& rqst) noexcept = 0;
     // Releases without an answer.
     virtual void drop(SvcRqst& rqst) noexcept = 0;
+    // For calls to the peer by the same connection (RFC 8167): inline only, and not of a transport
+    // that recovers. nullptr: none. Valid until Service::on_end of this connection has returned.
+    virtual Xprt* backward() noexcept { return nullptr; }
+    // The peer sent what is no call: the transport counts it against the peer.
+    virtual void note_garbage() noexcept {}
 };
 
 class Service {
@@ -190,6 +205,10 @@ class Service {
     virtual void dispatch(SvcRqst& rqst) noexcept = 0;
     // Memory came back after get_result_payload said `again` for `rqst`.
     virtual void wake(SvcRqst& rqst) noexcept = 0;
+    // The connection is over: each of its requests was answered or dropped, each of its backward
+    // calls is complete, and nothing of it may be used after this has returned. For whoever keeps
+    // its backward().
+    virtual void on_end(SvcXprt& xprt) noexcept { static_cast<void>(xprt); }
 };
 
 }  // namespace nfsrdma::sunrpc

@@ -32,6 +32,9 @@ struct QpCounters {
     std::uint64_t reg_mrs = 0, local_invs = 0, sends_with_inv = 0, remote_invs = 0;
     // Where the device tells: the peer had no Receive for us, and we had none for it.
     std::uint64_t rnr_naks_received = 0, rnr_naks_sent = 0;
+    // Requests of the peer that the device refused, which ended the connection: an access without
+    // the right, or one that makes no sense.
+    std::uint64_t peer_faults = 0;
 };
 
 // A registered region. Dies before its protection domain. Deregisters in its destructor.

@@ -191,7 +191,9 @@ void RdmaDevice::on_async_event(const ibv_async_event& event) noexcept {
         case IBV_EVENT_QP_REQ_ERR:
         case IBV_EVENT_QP_ACCESS_ERR:
         case IBV_EVENT_PATH_MIG_ERR:
-            static_cast<RdmaQp*>(event.element.qp->qp_context)->on_async_error();
+            static_cast<RdmaQp*>(event.element.qp->qp_context)
+                ->on_async_error(event.event_type == IBV_EVENT_QP_REQ_ERR ||
+                                 event.event_type == IBV_EVENT_QP_ACCESS_ERR);
             break;
         case IBV_EVENT_CQ_ERR:
             static_cast<RdmaCq*>(event.element.cq->cq_context)->on_error();

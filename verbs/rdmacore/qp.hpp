@@ -46,8 +46,11 @@ class RdmaQp final : public QueuePair, public ListHook<RdmaDevice>, public ListH
     }
     // The device cannot be relied on for its completions any more: they are ours from here on.
     void abandon() noexcept;
-    // The device says that this queue pair is in error.
-    void on_async_error() noexcept { fail(true); }
+    // The device says that this queue pair is in error; `peer`: by what the peer asked for.
+    void on_async_error(bool peer) noexcept {
+        if (peer) ++counters_.peer_faults;
+        fail(true);
+    }
 
     // For the completion queue.
     void on_completion(const ibv_wc& wc, const WrId& id) noexcept;

@@ -25,6 +25,7 @@ void SoftQp::owe(Answer answer) noexcept {
 }
 
 void SoftQp::refuse(NakCode code, WcStatus recv_status) noexcept {
+    if (code != NakCode::remote_operation) ++counters_.peer_faults;  // that one is ours
     resp_.closing = true;
     resp_.fatal_code = code;
     resp_.recv_status = recv_status;
