@@ -150,6 +150,7 @@ struct ClntLeaf {
         clnt.xprt_.loop().disarm(call.timer);
         NR_ASSERT(!call.linked() && clnt.pending_ != 0);
         --clnt.pending_;
+        clnt.counters_.resends += call.resends;
         call.clnt = nullptr;
         call.rqst = nullptr;
         if (result) {
@@ -173,7 +174,10 @@ struct ClntLeaf {
     static void give_up(Call& call, const Error& error) noexcept {
         Clnt& clnt = *call.clnt;
         if (call.linked()) clnt.waiting_.erase(call);
-        if (call.rqst != nullptr) clnt.xprt_.put_rqst(*call.rqst);
+        if (call.rqst != nullptr) {
+            call.resends = call.rqst->resends;
+            clnt.xprt_.put_rqst(*call.rqst);
+        }
         finish(call, error);
     }
 
@@ -195,6 +199,7 @@ struct ClntLeaf {
     static void on_complete(Rqst& rqst, Result<void> result) noexcept {
         Call& call = *static_cast<Call*>(rqst.user);
         Xprt& xprt = call.clnt->xprt_;
+        call.resends = rqst.resends;
         bool res_in_message = false;
         if (result) result = decode(*call.clnt, call, rqst, res_in_message);
         if (!res_in_message) xprt.put_rqst(rqst);
@@ -280,6 +285,7 @@ Result<void> Clnt::call(Call& call) noexcept {
     }
     call.status = RpcStatus::not_answered;
     call.mismatch_low = call.mismatch_high = call.auth_stat = call.result_placed = 0;
+    call.resends = 0;
     call.failure = Result<void>{};
     call.rqst = nullptr;
 

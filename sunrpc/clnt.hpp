@@ -64,6 +64,9 @@ struct Call : ListHook<Call> {
     std::uint32_t mismatch_low = 0, mismatch_high = 0;  // prog_mismatch, rpc_mismatch
     std::uint32_t auth_stat = 0;
     std::uint32_t result_placed = 0;  // bytes of result_room that came by RDMA
+    // How often the transport sent it again, with the same XID, on another connection: above 0, the
+    // server may have executed it before, and a restarted one does not remember that.
+    std::uint32_t resends = 0;
 
     // Clnt's own.
     Clnt* clnt = nullptr;
@@ -75,6 +78,7 @@ struct Call : ListHook<Call> {
 struct ClntCounters {
     std::uint64_t calls = 0, replies = 0, timeouts = 0, errors = 0, waited_for_slot = 0;
     std::uint64_t payload_copied_bytes = 0;
+    std::uint64_t resends = 0;  // of calls that ended: Call::resends
 };
 
 class Clnt {

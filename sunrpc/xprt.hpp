@@ -76,9 +76,9 @@ struct Rqst : ListHook<Rqst> {
     // transport.
     std::span<std::byte> result_room;
 
-    // How often the transport sent this call again, with the same XID, after a connection had ended:
-    // a server without a memory of the first time may have executed it twice. Set by the transport,
-    // read in `complete` and whenever the caller gives up.
+    // How often the transport sent this call again, with the same XID, after a connection had
+    // ended: a server without a memory of the first time may have executed it twice. Set by the
+    // transport, read in `complete` and whenever the caller gives up.
     std::uint32_t resends = 0;
 
     // Reply, valid from `complete` until put_rqst. `head` is the message without the placed item;
@@ -106,8 +106,8 @@ struct SlotWaiter : ListHook<SlotWaiter> {
     void (*wake)(SlotWaiter& waiter) noexcept = nullptr;
 };
 
-// A client transport: one connection, or one after another. A transport that recovers keeps what was
-// sent and sends it again on the next connection, once, with its XID, in the order of the first
+// A client transport: one connection, or one after another. A transport that recovers keeps what
+// was sent and sends it again on the next connection, once, with its XID, in the order of the first
 // time, before what had not been sent; its callers see a delay and Rqst::resends. Meanwhile
 // get_rqst says `again`, and on_slot tells when there is a connection.
 class Xprt : public PayloadOwner {

@@ -192,6 +192,7 @@ Result<sunrpc::Rqst*> TransportImpl::get_rqst(std::uint32_t call_max) noexcept {
     req.ddp_allowed = true;
     req.reply_max = 0;
     req.result_room = {};
+    req.resends = 0;
     req.complete = nullptr;
     req.user = nullptr;
     return &req;

@@ -12,6 +12,34 @@
 // The RPC-over-RDMA client transport: RFC 8166 over one reliable connection.
 namespace nfsrdma::xprtrdma {
 
+// What becomes of a connection that ends without our asking.
+struct RecoveryOptions {
+    // false: the transport ends with its connection, and every pending call with Errc::reconnect.
+    // true: it connects again, and sends again what has no reply yet.
+    bool on = false;
+    // Also when the very first attempt fails; else that is told to `connected`, as the end.
+    bool first_too = false;
+    // The first attempt follows at once when the last connection brought a reply. Else, and after
+    // each attempt that failed, it waits: twice as long each time, give or take a quarter at
+    // random.
+    std::uint64_t first_delay_ns = 50 * kNsPerMs;
+    std::uint64_t max_delay_ns = 2 * kNsPerSec;
+    // Until established or failed, of each attempt after the first connection.
+    std::uint64_t try_timeout_ns = 2 * kNsPerSec;
+    // Gives up after so many attempts in a row, or so long without a connection; 0: never. Giving
+    // up ends the transport: every pending call with Errc::reconnect.
+    std::uint32_t tries_max = 0;
+    std::uint64_t give_up_ns = 0;
+    std::uint64_t seed = 0;  // of the delays; 0: from getrandom(2)
+};
+
+// A peer that is gone and one that thinks look the same: so it is asked. See docs/adr.
+struct PingOptions {
+    // Nothing was heard for so long while calls are outstanding: ping. 0: never.
+    std::uint64_t after_ns = 3 * kNsPerSec;
+    std::uint64_t timeout_ns = 5 * kNsPerSec;  // without an answer the connection has ended
+};
+
 struct TransportOptions {
     pools::Demand demand;
     pools::Registration registration = pools::Registration::automatic;
@@ -24,6 +52,8 @@ struct TransportOptions {
     // Payloads at or above this many bytes go by chunk even where they would fit inline (DDP);
     // below it, inline if they fit.
     std::uint32_t min_chunk_bytes = 2048;
+    RecoveryOptions recovery;
+    PingOptions ping;
     // Where the events of each call are noted, or nullptr; outlives the transport.
     TraceRing* trace = nullptr;
     std::uint32_t trace_connection = 0;
@@ -42,6 +72,12 @@ struct TransportCounters {
     std::uint64_t payload_copied_bytes = 0;  // fix-up copies of inline payload
     std::uint64_t abandoned = 0, disconnects = 0, reply_timeouts = 0;
     std::uint64_t keys_bound = 0, doorbells = 0, in_flight_max = 0;
+    std::uint64_t reconnects = 0, reconnect_tries = 0;  // that worked, and all
+    std::uint64_t resends = 0;                          // calls, each time that they were
+    std::uint64_t keys_renewed = 0;
+    std::uint64_t recover_ns = 0, recover_ns_max = 0;  // from a connection's end to the next one
+    std::uint64_t pings = 0, ping_timeouts = 0;
+    std::uint64_t err_chunk_retries = 0;  // with a larger Reply chunk
 };
 
 class Transport : public sunrpc::Xprt {
@@ -61,8 +97,9 @@ class Transport : public sunrpc::Xprt {
     virtual rpcrdma::InlineLimits inline_limits() const noexcept = 0;
     virtual std::uint32_t credits_granted() const noexcept = 0;
     virtual const SockAddr& server() const noexcept = 0;
-    // Runs once when the connection is lost, after every pending RPC was answered. For
-    // reconnecting.
+    // Lost a connection, and will connect again: not connected() now, but not at an end.
+    virtual bool recovering() const noexcept = 0;
+    // Runs once when the connection is lost for good, after every pending RPC was answered.
     virtual void on_disconnect(void (*lost)(void*) noexcept, void* arg) noexcept = 0;
 };
 

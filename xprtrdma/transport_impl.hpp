@@ -74,6 +74,7 @@ class TransportImpl final : public Transport {
     }
     std::uint32_t credits_granted() const noexcept override { return credits_.granted(); }
     const SockAddr& server() const noexcept override { return server_; }
+    bool recovering() const noexcept override { return recovering_; }
     void on_disconnect(void (*lost)(void*) noexcept, void* arg) noexcept override;
 
   private:
@@ -136,7 +137,8 @@ class TransportImpl final : public Transport {
     void* connected_arg_ = nullptr;
     bool connected_told_ = false;  // `connected_` ran with success
     bool closing_ = false;         // close() was called
-    bool distrusted_ = false;      // the peer broke the protocol: nothing more of it is looked at
+    bool recovering_ = false;
+    bool distrusted_ = false;  // the peer broke the protocol: nothing more of it is looked at
 
     std::unique_ptr<Endpoint> endpoint_;
     std::unique_ptr<pools::Arena> arena_;
