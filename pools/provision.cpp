@@ -58,6 +58,12 @@ std::uint32_t fit_credits(const Demand& demand, const verbs::DeviceCaps& caps,
     return std::min({demand.credits, by_send, caps.max_recv_wr - recv_fixed});
 }
 
+// Keys for the server's own memory: in place of many SGEs where that costs one work request; for
+// every READ where the device wants it.
+bool wants_local_keys(const verbs::DeviceCaps& caps) noexcept {
+    return caps.fast_reg && caps.local_keys && (caps.page_list_reg || caps.read_sink_needs_key);
+}
+
 // A long message and a payload may share one run and one key.
 std::uint32_t pages_of_key(const Demand& demand) noexcept {
     return div_ceil(demand.max_payload, kPageSize) + div_ceil(demand.max_message, kPageSize) +
@@ -134,7 +140,7 @@ Result<Provision> Provision::for_server(const Demand& demand,
     p.recv_wrs = p.credits + demand.backward_credits + kReceiveSlack;
     p.cq_entries = p.send_wrs + p.recv_wrs;
     p.transfers = p.credits * kTransfersPerCall + kTransferSlack;
-    p.keys = caps.fast_reg && caps.page_list_reg ? p.transfers : 0;  // each transfer may need one
+    p.keys = wants_local_keys(caps) ? p.transfers : 0;  // each transfer may need one
     p.send_buffers = p.credits + demand.backward_credits + kReceiveSlack;
     p.recv_buffers = p.recv_wrs;
     add_memory(p, demand, p.credits, p.credits);

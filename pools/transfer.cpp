@@ -38,9 +38,10 @@ std::uint64_t sum(Runs runs) noexcept {
 
 }  // namespace
 
-// Only keys that take page lists have a local side (a window has none).
+// One key over all of the memory, and one that an SGE may name: no window can.
 bool Io::State::can_key(Runs memory) const noexcept {
-    if (options.keys == 0 || !caps.fast_reg || !caps.page_list_reg || memory.empty()) return false;
+    if (options.keys == 0 || !caps.fast_reg || !caps.local_keys || memory.empty()) return false;
+    if (!caps.page_list_reg && memory.size() > 1) return false;
     std::uint64_t total = 0;
     std::uint64_t pages_needed = 0;
     for (const std::span<std::byte> run : memory) {
@@ -197,14 +198,13 @@ Result<void> Io::State::build_keyed(Transfer& transfer, const Job& job) noexcept
         return lease.error();
     }
     Mr& key = **lease;
-    // A READ's sink must be remotely writable on iWARP; nobody is ever told this key.
+    // A READ's sink must be remotely writable on iWARP, where the READ tells its peer the key.
     verbs::Access access = verbs::Access::local_write;
     if (pull && caps.read_sink_needs_key) access = access | verbs::Access::remote_write;
     NR_TRY(bind(key, job.memory, access));
     own.key = &std::move(*lease).donate();
     key.carrier = &transfer;
-    local[0] = {key.fast->iova(), narrow<std::uint32_t>(job.total),
-                verbs::Lkey{static_cast<std::uint32_t>(key.fast->rkey())}};
+    local[0] = {key.fast->iova(), narrow<std::uint32_t>(job.total), key.fast->lkey()};
     Gather gather{job.remote, std::span(local).first(1), job.total, sges_max, own.wrs, own.sges};
     if (!gather.run())
         return Error{Errc::too_big, 0, "more work requests than one transfer can hold"};

@@ -23,6 +23,7 @@ struct DeviceCaps {
     bool page_list_reg = false;  // true: the bind takes scattered pages; false: one run of memory
     bool remote_invalidate = false;    // a peer's SEND_WITH_INV frees such a key
     bool read_sink_needs_key = false;  // iWARP: the sink of an RDMA READ must be remotely writable
+    bool local_keys = false;  // an SGE may name memory by a bound key (FastMr::lkey); no window can
 };
 
 // Exact counters of one device or queue pair; plain integers of its loop.
@@ -65,6 +66,8 @@ class FastMr {
     // mapped.
     virtual void unmap() noexcept = 0;
     virtual Rkey rkey() const noexcept = 0;  // as the last map() made it
+    // The same memory for an SGE, where DeviceCaps::local_keys says so; often the same number.
+    virtual Lkey lkey() const noexcept { return Lkey{static_cast<std::uint32_t>(rkey())}; }
     virtual std::uint64_t iova() const noexcept = 0;
 };
 

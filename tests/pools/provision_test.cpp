@@ -14,7 +14,7 @@ verbs::DeviceCaps large_device() {
     caps.max_send_sge = caps.max_recv_sge = 8;
     caps.max_fast_reg_pages = 1024;
     caps.max_read_depth = caps.max_read_responses = 16;
-    caps.fast_reg = caps.page_list_reg = caps.remote_invalidate = true;
+    caps.fast_reg = caps.page_list_reg = caps.remote_invalidate = caps.local_keys = true;
     return caps;
 }
 
@@ -71,6 +71,17 @@ TEST(Provision, AKeyThatCannotCoverOnePayloadIsUnsupported) {
     caps.max_fast_reg_pages = 1;
     caps.page_list_reg = false;  // windows: any length
     EXPECT_TRUE(Provision::for_client({}, caps));
+}
+
+TEST(Provision, AServerHasKeysWhereItsOwnMemoryMayNeedThem) {
+    verbs::DeviceCaps caps = large_device();
+    EXPECT_EQ(Provision::for_server({}, caps)->keys, Provision::for_server({}, caps)->transfers);
+    caps.page_list_reg = false;  // a registration for each call: no gain for an SGE
+    EXPECT_EQ(Provision::for_server({}, caps)->keys, 0u);
+    caps.read_sink_needs_key = true;  // iWARP
+    EXPECT_EQ(Provision::for_server({}, caps)->keys, Provision::for_server({}, caps)->transfers);
+    caps.local_keys = false;  // windows
+    EXPECT_EQ(Provision::for_server({}, caps)->keys, 0u);
 }
 
 TEST(Provision, NonsenseIsRefused) {

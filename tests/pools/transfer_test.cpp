@@ -325,7 +325,7 @@ TEST(Strategy, AReadSinkThatNeedsAKeyGetsOneThatIsDeadWhenThePullIsDone) {
 }
 
 void windows_only(verbs::DeviceCaps& caps) {
-    caps.page_list_reg = false;
+    caps.page_list_reg = caps.local_keys = false;
 }
 
 TEST(Strategy, AForcedKeyIsUnsupportedWhereKeysHaveNoLocalSide) {
@@ -338,6 +338,34 @@ TEST(Strategy, AForcedKeyIsUnsupportedWhereKeysHaveNoLocalSide) {
     auto pull = world.b.io->pull({&from, 1}, {&local, 1});
     ASSERT_FALSE(pull);
     EXPECT_EQ(pull.error().code, Errc::unsupported);
+    EXPECT_TRUE(world.b.io->full());
+}
+
+// iWARP without windows: each key is a region of its own.
+void iwarp(verbs::DeviceCaps& caps) {
+    caps.page_list_reg = false;
+    caps.read_sink_needs_key = true;
+}
+
+TEST(Strategy, AReadSinkThatNeedsAKeyGetsOneWhereAKeyCoversOneRun) {
+    HostOptions options = with(LocalStrategy::automatic);
+    options.edit_caps = &iwarp;
+    World world(granting(), options);
+    const Remote remote(world, 5000);
+    const Piece local = *world.b.arena->carve(5000);
+    const RemoteRun from = remote.run(0, 5000);
+    auto pull = world.b.io->pull({&from, 1}, {&local, 1});
+    ASSERT_TRUE(pull) << to_string(pull.error());
+    EXPECT_EQ((*pull)->slots(), 3u) << "REG_MR, READ, LOCAL_INV";
+    EXPECT_LE((*pull)->slots(), world.b.io->pull_slots(1, {&local, 1}));
+    EXPECT_EQ(world.b.io->counters().keyed_pulls, 1u);
+    pull->reset();
+    const std::array<Piece, 2> two{local.first(2500), local.subspan(2500)};
+    EXPECT_EQ(world.b.io->pull({&from, 1}, two).error().code, Errc::unsupported);
+    auto push = world.b.io->push({&from, 1}, {&local, 1});
+    ASSERT_TRUE(push);
+    EXPECT_EQ((*push)->slots(), 1u) << "a WRITE's source needs none";
+    push->reset();
     EXPECT_TRUE(world.b.io->full());
 }
 

@@ -184,20 +184,6 @@ Result<void> RdmaListener::start(const SockAddr& local) noexcept {
     return {};
 }
 
-bool RdmaListener::take_over(RdmaListener& last) noexcept {
-    if (last.id_ == nullptr) return false;  // its device is gone
-    // Before the other loop can hear of it.
-    last.id_->context = static_cast<EventSink*>(this);
-    if (rdma_migrate_id(last.id_.get(), &cm_.channel()) != 0) {
-        log::error("{}: nothing listens at {} any more: the listener cannot move: error {}",
-                   cm_.device().name(), local_.to_string(), errno);
-        last.id_->context = static_cast<EventSink*>(&last);
-        return false;
-    }
-    id_ = std::move(last.id_);
-    return true;
-}
-
 // Of a listener only its device's removal, or a change of its address, is told.
 void RdmaListener::on_event(const RawEvent& event) noexcept {
     switch (event.type) {

@@ -110,9 +110,6 @@ class RdmaListener final : public verbs::Listener, public RequestSink {
     Result<void> start(const SockAddr& local) noexcept;
     // Takes its share of what another listener of the group hears.
     void share(const SockAddr& local) noexcept { local_ = local; }
-    // Listens in the place of `last`, which is about to go, by its id; on the loop of `last`.
-    // False: it does not listen, or the id cannot be moved.
-    bool take_over(RdmaListener& last) noexcept;
     Cm& cm() const noexcept { return cm_; }
     void on_event(const RawEvent& event) noexcept override;
     void on_request(CmIdHandle id, const RawEvent& event) noexcept override;

@@ -82,8 +82,9 @@ void RdmaCmId::move_to(State state) noexcept {
 
 Result<QueuePair*> RdmaCmId::create_qp(ProtectionDomain& pd, CompletionQueue& cq,
                                        const QpOptions& options) {
-    if (state_ == State::closed || cm_.device().gone())
-        return Error{Errc::closed, 0, "create queue pair: the device, or the peer, is gone"};
+    if (cm_.device().gone()) return Error{Errc::system, ENODEV, "create queue pair"};
+    if (state_ == State::closed)
+        return Error{Errc::reconnect, 0, "create queue pair: the peer gave up"};
     if (qp_ != nullptr || (state_ != State::idle && state_ != State::requested))
         return Error{Errc::invalid_argument, 0, "create queue pair: too late, or twice"};
     NR_TRY_ASSIGN(qp_, RdmaQp::create(cm_.device(), static_cast<RdmaPd&>(pd),
@@ -184,7 +185,7 @@ ConnectRequest RdmaCmId::take_request(const RawEvent& event, const DeviceCaps& c
 }
 
 Result<void> RdmaCmId::accept(const ConnParams& params) noexcept {
-    if (state_ == State::closed) return Error{Errc::closed, 0, "accept: the peer gave up"};
+    if (state_ == State::closed) return Error{Errc::reconnect, 0, "accept: the peer gave up"};
     if (state_ != State::requested || qp_ == nullptr || handler_ == nullptr)
         return Error{Errc::invalid_argument, 0, "accept: no request, queue pair or handler"};
     if (params.private_data.size() > kAcceptPrivateDataMax)
@@ -271,7 +272,6 @@ void RdmaCmId::on_event(const RawEvent& event) noexcept {
         case RDMA_CM_EVENT_UNREACHABLE:
             // The peer never heard that we are ready, or has gone: to it there is no connection.
             if (state_ == State::established) return close_down(false);
-            if (state_ == State::requested) return move_to(State::closed);
             return fail_attempt(rdma_event_str(event.type), -event.status);
         case RDMA_CM_EVENT_DISCONNECTED:
             return on_disconnected();
@@ -324,7 +324,6 @@ void RdmaCmId::on_rejected(const RawEvent& event) noexcept {
 void RdmaCmId::on_disconnected() noexcept {
     if (state_ == State::accepted) establish(nullptr);  // only its confirmation was lost
     if (state_ == State::established) return close_down(true);
-    if (state_ == State::requested) return move_to(State::closed);
     fail_attempt("disconnected", 0);
 }
 

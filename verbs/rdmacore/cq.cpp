@@ -8,6 +8,7 @@
 #include "base/assert.hpp"
 #include "base/log.hpp"
 #include "verbs/rdmacore/device.hpp"
+#include "verbs/rdmacore/memlock.hpp"
 #include "verbs/rdmacore/qp.hpp"
 
 // Operation. poll() takes a batch from the device and hands each completion to its queue pair.
@@ -23,9 +24,9 @@ namespace nfsrdma::verbs::rdmacore {
 
 namespace {
 constexpr std::uint32_t kSlotsMax = 0xFFFF;
-// Room for the last work requests of so many queue pairs, which those who ask for a queue do not
-// know of. Several families of devices (siw, hns) cannot resize a queue.
-constexpr std::uint32_t kDrains = 16;
+// Room for the last work request of a queue pair, which those who ask for a queue do not know of:
+// each connection has its own. Several families of devices (siw, hns) cannot resize a queue.
+constexpr std::uint32_t kDrains = 1;
 
 std::uint32_t given(const ibv_cq& cq) noexcept {
     return cq.cqe > 0 ? static_cast<std::uint32_t>(cq.cqe) : 0;
@@ -42,7 +43,11 @@ Result<std::unique_ptr<RdmaCq>> RdmaCq::create(RdmaDevice& device, std::uint32_t
     std::unique_ptr<RdmaCq> cq(new RdmaCq(device, room));
     cq->cq_ = ibv_create_cq(&device.context(), static_cast<int>(room), cq.get(),
                             &device.comp_channel(), 0);
-    if (cq->cq_ == nullptr) return Error{Errc::system, errno, "create completion queue"};
+    if (cq->cq_ == nullptr) {
+        const int error = errno;
+        explain_memory("make a completion queue of " + std::to_string(room) + " places", error);
+        return Error{Errc::system, error, "create completion queue"};
+    }
     cq->entries_ = std::max(room, given(*cq->cq_));
     return cq;
 }
@@ -55,7 +60,7 @@ RdmaCq::~RdmaCq() {
 }
 
 Result<WrId> RdmaCq::attach(RdmaQp& qp, std::uint32_t wrs) {
-    if (failed_) return Error{Errc::closed, 0, "the completion queue is in error"};
+    if (failed_) return Error{Errc::reconnect, 0, "the completion queue is in error"};
     const std::uint32_t needed = reserved_ + wrs;
     if (needed > entries_) NR_TRY(grow(needed));
     auto slot =

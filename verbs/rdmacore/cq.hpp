@@ -17,8 +17,8 @@ class RdmaQp;
 struct FlushList;
 
 // A completion queue of the device and its place on the device's completion channel. Each work
-// request of its queue pairs has room for its completion: there is some room to spare for the last
-// ones of a few queue pairs, and beyond that it grows when a queue pair is made.
+// request of its queue pairs has room for its completion: there is room to spare for the last one
+// of one queue pair, and beyond that it grows when a queue pair is made.
 class RdmaCq final : public CompletionQueue {
   public:
     // Errc::system: the device has none left.
@@ -35,7 +35,7 @@ class RdmaCq final : public CompletionQueue {
     // The work request ids of `qp` begin with what this returns. `wrs`: how many completions it may
     // have waiting. Errc::too_big: more than the device's queues can hold. Errc::unsupported: it
     // would have to grow, and queues of this device cannot: it was made with too few entries.
-    // Errc::closed: it is in error.
+    // Errc::reconnect: it is in error.
     Result<WrId> attach(RdmaQp& qp, std::uint32_t wrs);
     void detach(const WrId& id, std::uint32_t wrs) noexcept;
     // From now on poll() flushes what is left of `qp`.

@@ -10,6 +10,7 @@
 #include "verbs/rdmacore/cm.hpp"
 #include "verbs/rdmacore/cq.hpp"
 #include "verbs/rdmacore/find.hpp"
+#include "verbs/rdmacore/memlock.hpp"
 #include "verbs/rdmacore/mr.hpp"
 #include "verbs/rdmacore/probe.hpp"
 #include "verbs/rdmacore/qp.hpp"
@@ -67,7 +68,7 @@ Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open(Loop& loop, const Options& 
     if (options.ack_timeout_exp > kTimeoutMax)
         return Error{Errc::invalid_argument, 0, "RDMA device options"};
     std::unique_ptr<RdmaDevice> device(new RdmaDevice(loop, options));
-    NR_TRY_ASSIGN(Found found, find_device(options.device));
+    NR_TRY_ASSIGN(Found found, find_device(options.device, options.strategy));
     device->source_ = found.source;
     NR_TRY(device->start(std::move(found.context)));
     return device;
@@ -89,7 +90,7 @@ Result<void> RdmaDevice::start(ContextHandle context) {
     if (comp_channel_ == nullptr) return Error{Errc::system, errno, "create completion channel"};
     NR_TRY_ASSIGN(cm_, Cm::create(*this));
     NR_TRY(start_watches());
-    say_what_was_taken(probed.window_error);
+    say_what_was_taken(probed);
     return {};
 }
 
@@ -103,10 +104,14 @@ Result<void> RdmaDevice::start_watches() {
     return loop_.watch(async_watch_);
 }
 
-void RdmaDevice::say_what_was_taken(int window_error) const noexcept {
-    if (window_error != 0) {
+void RdmaDevice::say_what_was_taken(const Probed& probed) const noexcept {
+    if (probed.window_error != 0) {
         log::warn("RDMA device {}: it says that it has memory windows, but makes none: {}", name_,
-                  std::generic_category().message(window_error));
+                  std::generic_category().message(probed.window_error));
+    }
+    if (probed.memory_error != 0) {
+        log::warn("RDMA device {}: queues have {} and {} places: {}", name_, caps_.max_send_wr,
+                  caps_.max_recv_wr, memory_sentence("make longer ones", memlock_limit()));
     }
     switch (strategy_) {
         case Strategy::windows:

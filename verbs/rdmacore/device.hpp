@@ -18,6 +18,7 @@ namespace nfsrdma::verbs::rdmacore {
 class Cm;
 class ListenGroup;
 class RdmaQp;
+struct Probed;
 
 // One device, opened for one loop: its own context, completion channel and event channels, so that
 // several loops of a process share nothing.
@@ -62,7 +63,7 @@ class RdmaDevice final : public Device {
     Result<void> start(ContextHandle context);
     Result<void> start_watches();
     void unwatch() noexcept;
-    void say_what_was_taken(int window_error) const noexcept;
+    void say_what_was_taken(const Probed& probed) const noexcept;
     void on_completion_events() noexcept;
     void on_async_events() noexcept;
     void on_async_event(const ibv_async_event& event) noexcept;

@@ -68,11 +68,17 @@ bool usable(const ibv_device& device) noexcept {
     return has_reliable_connections(device.node_type, device.transport_type);
 }
 
-Result<ContextHandle> open_named(const DeviceList& devices, const std::string& name) {
+ContextHandle open_context(ibv_device& device, Strategy wanted) noexcept {
+    if (wanted == Strategy::umr) return umr::open_context(device);
+    return ContextHandle(ibv_open_device(&device));
+}
+
+Result<ContextHandle> open_named(const DeviceList& devices, const std::string& name,
+                                 Strategy wanted) {
     for (ibv_device* const device : devices.all()) {
         if (name != ibv_get_device_name(device)) continue;
         if (!usable(*device)) return Error{Errc::unsupported, 0, kNoReliableConnections};
-        ContextHandle context = umr::open_context(*device);
+        ContextHandle context = open_context(*device, wanted);
         if (context == nullptr) return Error{Errc::system, errno, "open the RDMA device"};
         return context;
     }
@@ -165,7 +171,7 @@ DeviceInfo info_of(ibv_device& device) {
     out.reliable = usable(device);
     if (!out.reliable)
         return failed(std::move(out), {Errc::unsupported, 0, kNoReliableConnections});
-    ContextHandle context = umr::open_context(device);
+    ContextHandle context = open_context(device, Strategy::automatic);
     ibv_device_attr attr{};
     const int error = context == nullptr ? errno : ibv_query_device(context.get(), &attr);
     if (error != 0)
@@ -219,7 +225,7 @@ std::uint8_t first_active_port(ibv_context& context, const ibv_device_attr& attr
     return 1;
 }
 
-Result<Found> find_device(const std::string& name_or_address) {
+Result<Found> find_device(const std::string& name_or_address, Strategy wanted) {
     const DeviceList devices;
     if (devices.all().empty()) {
         return Error{Errc::unsupported, devices.error(),
@@ -233,7 +239,7 @@ Result<Found> find_device(const std::string& name_or_address) {
             found.source = *address;
             name = device_at(*address);
         }
-        NR_TRY_ASSIGN(found.context, open_named(devices, name));
+        NR_TRY_ASSIGN(found.context, open_named(devices, name, wanted));
         return found;
     }
     int error = 0;
@@ -241,7 +247,7 @@ Result<Found> find_device(const std::string& name_or_address) {
     for (ibv_device* const device : devices.all()) {
         if (!usable(*device)) continue;
         any_usable = true;
-        ContextHandle context = umr::open_context(*device);
+        ContextHandle context = open_context(*device, wanted);
         if (context == nullptr) {
             error = errno;
             continue;

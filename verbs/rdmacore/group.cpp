@@ -11,11 +11,10 @@
 // its loop.
 //
 // Ownership. A request on its way belongs to the group. The id that listens belongs to the listener
-// that listens, and moves on, with what waits there, when that one goes.
+// that listens, and ends with it: what waits there is the kernel's to reject.
 //
 // Errors. A request that cannot be moved is served at home; one whose listener went away meanwhile
-// is rejected. Where the id that listens cannot be moved, nobody listens any more, and the log says
-// so.
+// is rejected. When the listener that listens goes, nobody listens any more until one asks again.
 namespace nfsrdma::verbs::rdmacore {
 
 Result<void> ListenGroup::listen(RdmaListener& listener, const SockAddr& local) {
@@ -42,8 +41,11 @@ void ListenGroup::leave(RdmaListener& listener) noexcept {
     for (Entry& entry : entries_) {
         entry.members.erase(std::remove(entry.members.begin(), entry.members.end(), &listener),
                             entry.members.end());
-        if (entry.home != &listener || entry.members.empty()) continue;
-        if (entry.members.front()->take_over(listener)) entry.home = entry.members.front();
+        // Usual at the end of a process, whose loops end in any order.
+        if (entry.home == &listener && !entry.members.empty()) {
+            log::info("{}: nothing listens at {} any more, for the other loops either",
+                      listener.cm().device().name(), listener.local().to_string());
+        }
     }
     entries_.erase(std::remove_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.home == &listener; }),

@@ -19,7 +19,7 @@ class ListenGroup {
     ListenGroup& operator=(const ListenGroup&) = delete;
 
     // Any thread of the group. The first listener at an address listens itself; when it goes, the
-    // next one does, by the same id: the address is never without a listener in between.
+    // others hear nothing any more, and the next that asks for the address is the first again.
     Result<void> listen(RdmaListener& listener, const SockAddr& local);
     void leave(RdmaListener& listener) noexcept;
     // On the loop of `home`: gives the request to one of those that listen there.

@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "verbs/rdmacore/device.hpp"
+#include "verbs/rdmacore/memlock.hpp"
 #include "verbs/rdmacore/qp.hpp"
 
 // Operation. map() finds the region that holds the run of memory and remembers what is to be bound;
@@ -27,25 +28,6 @@ namespace {
 
 constexpr Error kBadMap{Errc::invalid_argument, 0, "map memory region"};
 constexpr std::uint32_t kKeyByteBits = 8;
-
-std::uint64_t kibibytes(std::uint64_t bytes) noexcept {
-    return bytes >> 10;
-}
-
-void explain_memlock(std::size_t length, int error) noexcept {
-    if (error != ENOMEM && error != EPERM && error != EAGAIN) return;
-    const MemlockLimit limit = memlock_limit();
-    if (limit.exempt || limit.soft == UINT64_MAX) {
-        log::error("cannot register {} KiB of memory: out of memory or of the device's tables",
-                   kibibytes(length));
-        return;
-    }
-    log::error(
-        "cannot register {} KiB of memory: RLIMIT_MEMLOCK is {} KiB. Raise it: `ulimit -l "
-        "unlimited`, LimitMEMLOCK=infinity in the systemd unit, --ulimit memlock=-1 of the "
-        "container, or give the program CAP_IPC_LOCK",
-        kibibytes(length), kibibytes(limit.soft));
-}
 
 }  // namespace
 
@@ -265,6 +247,10 @@ Result<void> EachMr::prepare() noexcept {
     return {};
 }
 
+Lkey EachMr::lkey() const noexcept {
+    return Lkey{target_.region == nullptr ? 0 : target_.region->lkey};
+}
+
 void EachMr::deregister() noexcept {
     ibv_mr* const region = std::exchange(target_.region, nullptr);
     if (region == nullptr) return;
@@ -300,7 +286,7 @@ Result<ibv_mr*> RdmaPd::reg_mr(std::uint64_t addr, std::size_t length, int acces
     ibv_mr* const mr = ibv_reg_mr(pd_.get(), bytes_at(addr), length, access);
     if (mr != nullptr) return mr;
     const int error = errno;
-    explain_memlock(length, error);
+    explain_memory("register " + std::to_string(length >> 10) + " KiB of memory", error);
     return Error{Errc::system, error, "register memory with the RDMA device"};
 }
 

@@ -162,6 +162,7 @@ class EachMr final : public KeyMr {
     ~EachMr() override { release(); }
     EachMr(const EachMr&) = delete;
     EachMr& operator=(const EachMr&) = delete;
+    Lkey lkey() const noexcept override;
     void on_invalidated() noexcept override;
     void release() noexcept override;
 

@@ -6,6 +6,7 @@
 
 #include "verbs/rdmacore/find.hpp"
 #include "verbs/rdmacore/handles.hpp"
+#include "verbs/rdmacore/memlock.hpp"
 #include "verbs/rdmacore/umr.hpp"
 
 // Operation. Windows: one is made. Queue pairs: the largest that could be asked for is made, then
@@ -46,6 +47,11 @@ int qp_error(ibv_pd& pd, ibv_cq& cq, const Probed& probed, const QueueSizes& siz
     return errno != 0 ? errno : EINVAL;
 }
 
+Error unmade(int error, const char* step, const char* what) noexcept {
+    explain_memory(what, error);
+    return {Errc::system, error, step};
+}
+
 }  // namespace
 
 QueueSizes fewer(const QueueSizes& last) noexcept {
@@ -59,22 +65,23 @@ Result<Probed> probe(ibv_context& context, const ibv_device_attr& attr, Strategy
     const PdHandle pd(ibv_alloc_pd(&context));
     if (pd == nullptr) return Error{Errc::system, errno, "allocate protection domain"};
     const CqHandle cq(ibv_create_cq(&context, 1, nullptr, nullptr, 0));
-    if (cq == nullptr) return Error{Errc::system, errno, "create completion queue"};
+    if (cq == nullptr) return unmade(errno, "create completion queue", "make a completion queue");
     Probed out;
     Abilities can;
     if (claims_windows(attr)) {
         out.window_error = window_error(*pd);
         can.windows = out.window_error == 0;
     }
-    if (!can.windows || wanted == Strategy::umr) can.umr = umr::works(*pd, *cq);
+    if (wanted == Strategy::umr) can.umr = umr::works(*pd, *cq);
     NR_TRY_ASSIGN(out.strategy, choose_strategy(can, wanted));
     out.caps = caps_of(attr, transport_of(context), out.strategy);
-    NR_TRY_ASSIGN(
-        const QueueSizes granted,
+    auto granted =
         largest_granted({out.caps.max_send_wr, out.caps.max_recv_wr},
-                        [&](const QueueSizes& sizes) { return qp_error(*pd, *cq, out, sizes); }));
-    out.caps.max_send_wr = granted.send_wrs;
-    out.caps.max_recv_wr = granted.recv_wrs;
+                        [&](const QueueSizes& sizes) { return qp_error(*pd, *cq, out, sizes); });
+    if (!granted) return unmade(granted.error().sys, granted.error().what, "make a queue pair");
+    out.caps.max_send_wr = granted->sizes.send_wrs;
+    out.caps.max_recv_wr = granted->sizes.recv_wrs;
+    if (is_memory_error(granted->refusal)) out.memory_error = granted->refusal;
     return out;
 }
 

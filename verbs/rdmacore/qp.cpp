@@ -7,6 +7,7 @@
 #include "base/assert.hpp"
 #include "base/log.hpp"
 #include "verbs/rdmacore/device.hpp"
+#include "verbs/rdmacore/memlock.hpp"
 #include "verbs/rdmacore/umr.hpp"
 
 // Operation. A chain is checked, its keys are moved to their next states, it is lowered into
@@ -21,15 +22,18 @@
 //
 // Errors. The first error ends the connection; the owner is told once. A device that does not flush
 // in time, is gone, or leaves it in doubt what of a chain it took, has its queue pair destroyed:
-// nothing of it can complete afterwards, and we flush. So it is, a moment after the error, where
-// the device completes no last work request (Quirks::drains).
+// nothing of it can complete afterwards, and we flush. So it is, a moment after its last word,
+// where the device completes no last work request (Quirks::drains).
 namespace nfsrdma::verbs::rdmacore {
 
 namespace {
-constexpr std::uint64_t kFlushWaitNs = 5 * kNsPerSec;
-// For a device that tells nothing after an error but what it knew then: it is in the completion
+// How long a failed queue pair may tell nothing, while the loop polls it, until it is destroyed.
+constexpr std::uint64_t kFlushWaitNs = 3 * kNsPerSec;
+// Of a device that tells nothing after an error but what it knew then: it is in the completion
 // queue already.
 constexpr std::uint64_t kLastWordsNs = 20 * kNsPerMs;
+// Of what is left to be told, while nobody has looked yet.
+constexpr std::uint32_t kNotLooked = UINT32_MAX;
 constexpr std::uint32_t kDrainWrs = 1;
 
 QpOptions checked(const QpOptions& o) noexcept {
@@ -55,12 +59,8 @@ RdmaQp::RdmaQp(RdmaDevice& device, RdmaPd& pd, RdmaCq& cq, const QpOptions& opti
       sge_scratch_(std::size_t{options.send_wrs} * options.send_sges),
       recv_scratch_(options.recv_wrs),
       recv_sge_scratch_(std::size_t{options.recv_wrs} * options.recv_sges),
-      flush_timer_([](Timer& timer) noexcept {
-          RdmaQp& qp = *static_cast<FlushTimer&>(timer).qp;
-          if (qp.device_.quirks().drains)
-              log::warn("{}: a queue pair did not flush; it is destroyed", qp.device_.name());
-          qp.destroy_handle();
-      }),
+      flush_timer_(
+          [](Timer& timer) noexcept { static_cast<FlushTimer&>(timer).qp->on_flush_wait(); }),
       tell_task_([](Task& task) noexcept { static_cast<TellTask&>(task).qp->tell(); }) {
     flush_timer_.qp = this;
     tell_task_.qp = this;
@@ -70,7 +70,7 @@ RdmaQp::RdmaQp(RdmaDevice& device, RdmaPd& pd, RdmaCq& cq, const QpOptions& opti
 Result<std::unique_ptr<RdmaQp>> RdmaQp::create(RdmaDevice& device, RdmaPd& pd, RdmaCq& cq,
                                                const QpOptions& wanted) {
     constexpr Error kBad{Errc::invalid_argument, 0, "create queue pair"};
-    if (device.gone()) return Error{Errc::closed, 0, "create queue pair: the device is gone"};
+    if (device.gone()) return Error{Errc::system, ENODEV, "create queue pair"};
     const QpOptions options = checked(wanted);
     const DeviceCaps& caps = device.caps();
     if (&pd.device() != &device || &cq.device() != &device) return kBad;
@@ -87,7 +87,13 @@ Result<std::unique_ptr<RdmaQp>> RdmaQp::create(RdmaDevice& device, RdmaPd& pd, R
                 options.recv_sges, 0};
     qp->qp_ = device.strategy() == Strategy::umr ? umr::create_qp(pd.handle(), init)
                                                  : ibv_create_qp(&pd.handle(), &init);
-    if (qp->qp_ == nullptr) return Error{Errc::system, errno, "create queue pair"};
+    if (qp->qp_ == nullptr) {
+        const int error = errno;
+        explain_memory("make a queue pair of " + std::to_string(options.send_wrs) + " and " +
+                           std::to_string(options.recv_wrs) + " places",
+                       error);
+        return Error{Errc::system, error, "create queue pair"};
+    }
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = device.first_port();
@@ -359,8 +365,22 @@ void RdmaQp::fail(bool tell) noexcept {
     const bool drains = device_.quirks().drains;
     if (!connected || !modify(attr, IBV_QP_STATE) || (drains && !post_drain()))
         return destroy_handle();
-    device_.loop().arm(flush_timer_,
-                       device_.loop().now_ns() + (drains ? kFlushWaitNs : kLastWordsNs));
+    left_at_last_look_ = kNotLooked;
+    wait_for_flush();
+}
+
+void RdmaQp::wait_for_flush() noexcept {
+    const std::uint64_t wait_ns = device_.quirks().drains ? kFlushWaitNs : kLastWordsNs;
+    device_.loop().arm(flush_timer_, device_.loop().now_ns() + wait_ns);
+}
+
+// Only a whole interval without a word counts, and not the first: a loop that was late has not
+// polled since the error, and what the device said meanwhile waits in the queue.
+void RdmaQp::on_flush_wait() noexcept {
+    if (std::exchange(left_at_last_look_, outstanding()) != outstanding()) return wait_for_flush();
+    if (device_.quirks().drains)
+        log::warn("{}: a queue pair did not flush; it is destroyed", device_.name());
+    destroy_handle();
 }
 
 void RdmaQp::abandon() noexcept {

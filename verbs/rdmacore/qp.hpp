@@ -94,6 +94,8 @@ class RdmaQp final : public QueuePair, public ListHook<RdmaDevice>, public ListH
     void retire_unreported() noexcept;
     void enter_error(bool tell) noexcept;
     void fail(bool tell) noexcept;
+    void wait_for_flush() noexcept;
+    void on_flush_wait() noexcept;
     void destroy_handle() noexcept;
     bool post_drain() noexcept;
     int post(ibv_send_wr* first, ibv_send_wr** refused) noexcept;
@@ -124,6 +126,7 @@ class RdmaQp final : public QueuePair, public ListHook<RdmaDevice>, public ListH
     std::vector<ibv_sge> recv_sge_scratch_;
     List<KeyMr> keys_;
     FlushTimer flush_timer_;
+    std::uint32_t left_at_last_look_ = 0;  // outstanding() when the flush timer ran last
     TellTask tell_task_;
 };
 

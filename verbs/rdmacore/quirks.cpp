@@ -110,9 +110,8 @@ bool has_reliable_connections(int node_type, int transport_type) noexcept {
 Result<Strategy> choose_strategy(const Abilities& can, Strategy wanted) noexcept {
     switch (wanted) {
         case Strategy::automatic:
-            // A window is the cheaper one, and all that one run of memory needs.
-            if (can.windows) return Strategy::windows;
-            return can.umr ? Strategy::umr : Strategy::register_each;
+            // UMR, which no card of ours has run, is for those who ask for it.
+            return can.windows ? Strategy::windows : Strategy::register_each;
         case Strategy::windows:
             if (can.windows) return wanted;
             return Error{Errc::unsupported, 0, "the device makes no type-2B memory windows"};
@@ -141,6 +140,7 @@ DeviceCaps caps_of(const ibv_device_attr& attr, Transport transport, Strategy st
     caps.page_list_reg = false;
     caps.remote_invalidate = strategy == Strategy::windows || strategy == Strategy::umr;
     caps.read_sink_needs_key = transport == Transport::iwarp;
+    caps.local_keys = strategy == Strategy::register_each;
     return caps;
 }
 

@@ -16,9 +16,9 @@ namespace nfsrdma::verbs::rdmacore {
 
 // How a REG_MR is done: libibverbs has no such work request.
 enum class Strategy : std::uint8_t {
-    automatic,      // what the device can do best; decided when it is opened
+    automatic,      // windows, else register_each; decided when it is opened
     windows,        // a type-2B memory window bound over registered memory
-    umr,            // a key of mlx5, laid over a list of runs of registered memory
+    umr,            // a key of mlx5, laid over a list of runs of registered memory; never automatic
     register_each,  // ibv_reg_mr in each FastMr::map: slow, and the peer cannot invalidate
 };
 const char* to_string(Strategy strategy) noexcept;
@@ -89,8 +89,8 @@ Result<std::unique_ptr<Device>> open_device(Loop& loop, const Options& options);
 Strategy strategy_of(const Device& device) noexcept;
 
 // One process, several loops: device k is of loop k. The same address may be listened at by each of
-// them; connect requests then go to them in turn. Made, and dies, with no loop running, after
-// everything made from the devices.
+// them; connect requests then go to them in turn, for as long as the listener that was the first
+// lives. Made, and dies, with no loop running, after everything made from the devices.
 class DeviceGroup {
   public:
     static Result<std::unique_ptr<DeviceGroup>> create(std::span<Loop* const> loops,

@@ -4,6 +4,8 @@
 #include <cerrno>
 
 #if NR_WITH_MLX5DV
+#include <dlfcn.h>
+
 #include <infiniband/mlx5dv.h>
 #endif
 
@@ -13,8 +15,10 @@
 // ibv_post_send, which knows no UMR.
 //
 // Ownership. A key belongs to whoever made it. The runs of a bind live until `post` has returned.
+// The library stays loaded to the end of the process.
 //
-// Errors. A chain that cannot be built is not posted at all.
+// Errors. A chain that cannot be built is not posted at all. Without the library no device is one
+// of mlx5.
 namespace nfsrdma::verbs::rdmacore::umr {
 
 Result<std::uint32_t> runs_of(const PageSpan& list, std::span<ibv_sge> out) noexcept {
@@ -49,10 +53,46 @@ std::uint32_t inline_bytes(std::uint32_t runs) noexcept {
 
 namespace {
 
+// What is needed of it but for inline functions of its header. Loaded, not linked: a program of
+// ours is to start on a machine without it.
+struct Library {
+    decltype(&mlx5dv_is_supported) is_supported = nullptr;
+    decltype(&mlx5dv_open_device) open_device = nullptr;
+    decltype(&mlx5dv_create_mkey) create_mkey = nullptr;
+    decltype(&mlx5dv_destroy_mkey) destroy_mkey = nullptr;
+    decltype(&mlx5dv_create_qp) create_qp = nullptr;
+    decltype(&mlx5dv_qp_ex_from_ibv_qp_ex) qp_ex = nullptr;
+    bool complete = false;
+};
+
+template <class Function>
+bool find(void* library, const char* name, Function& out) noexcept {
+    out = reinterpret_cast<Function>(::dlsym(library, name));
+    return out != nullptr;
+}
+
+Library load() noexcept {
+    Library out;
+    // The name that goes with the header, not that of the development package. Where the device is
+    // one of mlx5, libibverbs has loaded it already.
+    void* const library = ::dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return out;
+    out.complete = find(library, "mlx5dv_is_supported", out.is_supported) &&
+                   find(library, "mlx5dv_open_device", out.open_device) &&
+                   find(library, "mlx5dv_create_mkey", out.create_mkey) &&
+                   find(library, "mlx5dv_destroy_mkey", out.destroy_mkey) &&
+                   find(library, "mlx5dv_create_qp", out.create_qp) &&
+                   find(library, "mlx5dv_qp_ex_from_ibv_qp_ex", out.qp_ex);
+    return out;
+}
+
+const Library& mlx5() noexcept {
+    static const Library library = load();
+    return library;
+}
+
 struct KeyDestroyer {
-    void operator()(mlx5dv_mkey* key) const noexcept {
-        static_cast<void>(mlx5dv_destroy_mkey(key));
-    }
+    void operator()(mlx5dv_mkey* key) const noexcept { static_cast<void>(destroy_key(key)); }
 };
 
 // Our bind travels through ibv_send_wr, which has no room for such a key but in the window's place.
@@ -64,7 +104,7 @@ mlx5dv_mkey& from_window_place(ibv_mw* key) noexcept {
 }
 
 void build_bind(ibv_qp_ex& qp, const ibv_send_wr& wr) noexcept {
-    mlx5dv_qp_ex* const mlx = mlx5dv_qp_ex_from_ibv_qp_ex(&qp);
+    mlx5dv_qp_ex* const mlx = mlx5().qp_ex(&qp);
     mlx5dv_mkey& key = from_window_place(wr.bind_mw.mw);
     key.lkey = key.rkey = wr.bind_mw.rkey;
     qp.wr_flags |= IBV_SEND_INLINE;  // of the list, not of the data
@@ -104,18 +144,22 @@ int build(ibv_qp_ex& qp, const ibv_send_wr& wr) noexcept {
 
 }  // namespace
 
+bool is_loaded() noexcept {
+    return mlx5().complete;
+}
+
 ContextHandle open_context(ibv_device& device) noexcept {
-    if (mlx5dv_is_supported(&device)) {
+    if (is_loaded() && mlx5().is_supported(&device)) {
         mlx5dv_context_attr attr{};
         attr.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
-        if (ContextHandle context(mlx5dv_open_device(&device, &attr)); context != nullptr)
+        if (ContextHandle context(mlx5().open_device(&device, &attr)); context != nullptr)
             return context;
     }
     return ContextHandle(ibv_open_device(&device));
 }
 
 bool works(ibv_pd& pd, ibv_cq& cq) noexcept {
-    if (!mlx5dv_is_supported(pd.context->device)) return false;
+    if (!is_loaded() || !mlx5().is_supported(pd.context->device)) return false;
     const std::unique_ptr<mlx5dv_mkey, KeyDestroyer> key(create_key(pd));
     if (key == nullptr) return false;
     ibv_qp_init_attr init{};
@@ -133,11 +177,11 @@ mlx5dv_mkey* create_key(ibv_pd& pd) noexcept {
                         MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG |
                         MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE;
     attr.max_entries = kRunsMax;
-    return mlx5dv_create_mkey(&attr);
+    return mlx5().create_mkey(&attr);
 }
 
 int destroy_key(mlx5dv_mkey* key) noexcept {
-    return mlx5dv_destroy_mkey(key);
+    return mlx5().destroy_mkey(key);
 }
 
 std::uint32_t rkey_of(const mlx5dv_mkey& key) noexcept {
@@ -163,7 +207,7 @@ ibv_qp* create_qp(ibv_pd& pd, const ibv_qp_init_attr& init) noexcept {
     // Such a key cannot work with data in completions (mlx5dv_create_mkey(3)).
     mlx.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE;
     mlx.send_ops_flags = MLX5DV_QP_EX_WITH_MKEY_CONFIGURE;
-    return mlx5dv_create_qp(pd.context, &attr, &mlx);
+    return mlx5().create_qp(pd.context, &attr, &mlx);
 }
 
 void make_bind(ibv_send_wr& out, mlx5dv_mkey& key, std::uint32_t rkey, unsigned access,
@@ -192,6 +236,10 @@ int post(ibv_qp& qp, ibv_send_wr* first, ibv_send_wr** refused) noexcept {
 }
 
 #else
+
+bool is_loaded() noexcept {
+    return false;
+}
 
 ContextHandle open_context(ibv_device& device) noexcept {
     return ContextHandle(ibv_open_device(&device));

@@ -11,11 +11,13 @@ struct mlx5dv_mkey;
 
 // UMR of mlx5: a key that a posted work request lays over a list of runs of registered memory. The
 // peer addresses it from zero. Compiled where rdma-core has infiniband/mlx5dv.h; elsewhere no
-// device can do it.
+// device can do it. The library itself, libmlx5.so.1, is loaded when UMR is asked for first: where
+// it is missing, only UMR is. It has not been run on a card of mlx5: `automatic` does not take it.
 namespace nfsrdma::verbs::rdmacore::umr {
 
-// The list is part of the work request: each run is 16 bytes of every place of the send queue.
-inline constexpr std::uint32_t kRunsMax = 16;
+// The list is part of the work request, of every place of the send queue, in blocks of 64 bytes:
+// four runs. Memory of the pools is one.
+inline constexpr std::uint32_t kRunsMax = 4;
 
 // A page list, as of FastMr::map.
 struct PageSpan {
@@ -30,6 +32,8 @@ std::uint32_t next_rkey(std::uint32_t rkey) noexcept;
 // Bytes of inline data that a queue pair needs for a list of so many runs.
 std::uint32_t inline_bytes(std::uint32_t runs) noexcept;
 
+// Whether the library is there; loads it.
+bool is_loaded() noexcept;
 // Opens the device such that UMR can be had of it, where it is one of mlx5; else plainly.
 ContextHandle open_context(ibv_device& device) noexcept;
 // A key and a queue pair for it can be made.

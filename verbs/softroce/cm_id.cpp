@@ -64,7 +64,7 @@ SoftCmId::~SoftCmId() {
 Result<QueuePair*> SoftCmId::create_qp(ProtectionDomain& pd, CompletionQueue& cq,
                                        const QpOptions& options) {
     if (state_ == State::closed)
-        return Error{Errc::closed, 0, "create queue pair: the peer gave up"};
+        return Error{Errc::reconnect, 0, "create queue pair: the peer gave up"};
     if (qp_ != nullptr || (state_ != State::idle && state_ != State::req_received)) {
         return Error{Errc::invalid_argument, 0, "create queue pair: too late, or twice"};
     }
@@ -159,7 +159,7 @@ void SoftCmId::refuse_unseen() noexcept {
 }
 
 Result<void> SoftCmId::accept(const ConnParams& params) noexcept {
-    if (state_ == State::closed) return Error{Errc::closed, 0, "accept: the peer gave up"};
+    if (state_ == State::closed) return Error{Errc::reconnect, 0, "accept: the peer gave up"};
     if (state_ != State::req_received || qp_ == nullptr || handler_ == nullptr) {
         return Error{Errc::invalid_argument, 0, "accept: no request, queue pair or handler"};
     }

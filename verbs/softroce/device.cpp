@@ -70,7 +70,7 @@ SoftDevice::SoftDevice(Loop& loop, std::unique_ptr<Wire> wire, const SoftOptions
     caps_.max_recv_sge = kRecvSgesMax;
     caps_.max_fast_reg_pages = kFastRegPagesMax;
     caps_.max_read_depth = caps_.max_read_responses = kReadDepthMax;
-    caps_.fast_reg = caps_.page_list_reg = caps_.remote_invalidate = true;
+    caps_.fast_reg = caps_.page_list_reg = caps_.remote_invalidate = caps_.local_keys = true;
     read_window_ = std::max(wire_->receive_window() / 2, kReadWindowMin);
     mad_psn_ = static_cast<std::uint32_t>(random()) & kPsnMask;
     now_ns_ = loop_.now_ns();

@@ -17,15 +17,17 @@ TEST(Probe, QueuesAreAsLargeAsTheDeviceGrants) {
     });
     ASSERT_TRUE(granted);
     EXPECT_EQ(tried, (std::vector<std::uint32_t>{16383, 8191, 4095}));
-    EXPECT_EQ(granted->send_wrs, 4095u);
-    EXPECT_EQ(granted->recv_wrs, 2000u);
+    EXPECT_EQ(granted->sizes.send_wrs, 4095u);
+    EXPECT_EQ(granted->sizes.recv_wrs, 2000u);
+    EXPECT_EQ(granted->refusal, EINVAL);
 }
 
 TEST(Probe, WhatTheDeviceSaysIsTakenWhereItKeepsIt) {
     auto granted = largest_granted({16383, 8000}, [](const QueueSizes&) { return 0; });
     ASSERT_TRUE(granted);
-    EXPECT_EQ(granted->send_wrs, 16383u);
-    EXPECT_EQ(granted->recv_wrs, 8000u);
+    EXPECT_EQ(granted->sizes.send_wrs, 16383u);
+    EXPECT_EQ(granted->sizes.recv_wrs, 8000u);
+    EXPECT_EQ(granted->refusal, 0);
 }
 
 TEST(Probe, ADeviceThatGrantsNothingIsAskedABoundedNumberOfTimes) {

@@ -62,9 +62,10 @@ TEST(Strategy, WindowsWhereTheDeviceMakesThem) {
     EXPECT_EQ(forced.error().code, Errc::unsupported);
 }
 
-TEST(Strategy, UmrWhereThereAreNoWindowsOrItIsAskedFor) {
+TEST(Strategy, UmrOnlyWhereItIsAskedFor) {
     const Abilities both{.windows = true, .umr = true}, umr{.umr = true}, none{};
-    EXPECT_EQ(*choose_strategy(umr, Strategy::automatic), Strategy::umr);
+    EXPECT_EQ(*choose_strategy(umr, Strategy::automatic), Strategy::register_each);
+    EXPECT_EQ(*choose_strategy(umr, Strategy::umr), Strategy::umr);
     EXPECT_EQ(*choose_strategy(both, Strategy::automatic), Strategy::windows);
     EXPECT_EQ(*choose_strategy(both, Strategy::umr), Strategy::umr);
     EXPECT_EQ(choose_strategy(none, Strategy::umr).error().code, Errc::unsupported);
@@ -105,6 +106,8 @@ TEST(Caps, PeersInvalidateWhatTheDeviceBinds) {
         EXPECT_FALSE(caps.read_sink_needs_key);
     }
     EXPECT_TRUE(caps_of(attr, Transport::iwarp, Strategy::register_each).read_sink_needs_key);
+    EXPECT_TRUE(caps_of(attr, Transport::iwarp, Strategy::register_each).local_keys);
+    EXPECT_FALSE(caps_of(attr, Transport::roce, Strategy::windows).local_keys);
 }
 
 // Every work request of both queues, and the last one, may wait in one completion queue.

@@ -1,5 +1,7 @@
 #include "verbs/rdmacore/umr.hpp"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <numeric>
 
 #if NR_WITH_MLX5DV
@@ -26,7 +28,8 @@ class UmrRuns : public ::testing::Test {
             [](std::uint64_t sum, const ibv_sge& run) { return sum + run.length; });
     }
     Pages memory;
-    std::array<ibv_sge, umr::kRunsMax> runs{};
+    static constexpr std::size_t kRoom = 16;
+    std::array<ibv_sge, kRoom> runs{};
 };
 
 TEST_F(UmrRuns, AdjacentPagesAreOne) {
@@ -59,13 +62,13 @@ TEST_F(UmrRuns, PagesBehindTheLengthAreNotExposed) {
 
 TEST_F(UmrRuns, AsManyAsFitAndNoMore) {
     std::vector<std::byte*> pages;
-    for (std::size_t i = 0; i < umr::kRunsMax; ++i)
+    for (std::size_t i = 0; i < kRoom; ++i)
         pages.push_back(page(2 * i));
-    auto full = runs_of(pages, 0, umr::kRunsMax * kPage);
+    auto full = runs_of(pages, 0, kRoom * kPage);
     ASSERT_TRUE(full);
-    EXPECT_EQ(*full, umr::kRunsMax);
+    EXPECT_EQ(*full, kRoom);
     pages.push_back(page(63));
-    auto more = runs_of(pages, 0, umr::kRunsMax * kPage + 1);
+    auto more = runs_of(pages, 0, kRoom * kPage + 1);
     ASSERT_FALSE(more);
     EXPECT_EQ(more.error().code, Errc::too_big);
 }
@@ -77,7 +80,43 @@ TEST(UmrKey, StepsItsLowByteAndKeepsTheRest) {
 
 TEST(UmrKey, ListIsPartOfTheWorkRequest) {
     EXPECT_GE(umr::inline_bytes(umr::kRunsMax), umr::kRunsMax * sizeof(ibv_sge));
+    EXPECT_EQ(umr::inline_bytes(umr::kRunsMax), 64u)
+        << "one block of every place of the send queue";
 }
+
+std::vector<std::string> needed_libraries() {
+    const char* names = nullptr;
+    for (const ElfW(Dyn)* entry = _DYNAMIC; entry->d_tag != DT_NULL; ++entry) {
+        if (entry->d_tag == DT_STRTAB)
+            names = static_cast<const char*>(static_cast<void*>(bytes_at(entry->d_un.d_ptr)));
+    }
+    std::vector<std::string> out;
+    for (const ElfW(Dyn)* entry = _DYNAMIC; entry->d_tag != DT_NULL; ++entry) {
+        if (entry->d_tag == DT_NEEDED) out.emplace_back(names + entry->d_un.d_val);
+    }
+    return out;
+}
+
+// Programs start on a machine without mlx5's library; it is loaded by who wants UMR.
+TEST(UmrLibrary, IsNoNeedOfTheProgram) {
+    const std::vector<std::string> needed = needed_libraries();
+    const auto needs = [&](const std::string& name) {
+        return std::any_of(needed.begin(), needed.end(),
+                           [&](const std::string& one) { return one.rfind(name, 0) == 0; });
+    };
+    EXPECT_TRUE(needs("libibverbs.so")) << "or this looks at nothing";
+    EXPECT_FALSE(needs("libmlx5.so"));
+}
+
+#if NR_WITH_MLX5DV
+
+TEST(UmrLibrary, IsCompleteWhereItIsThere) {
+    void* const library = ::dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);
+    EXPECT_EQ(umr::is_loaded(), library != nullptr);
+    if (library != nullptr) ::dlclose(library);
+}
+
+#endif
 
 #if NR_WITH_MLX5DV
 

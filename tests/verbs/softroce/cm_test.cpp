@@ -169,11 +169,11 @@ TEST_F(CmTest, AcceptAfterThePeerGaveUpIsToldSo) {
     EXPECT_EQ(client->events, std::vector{CmEventType::unreachable});
     run_for(loop(), kNsPerSec);
     End& late = *server->ends[0];
-    const auto closed = [](const auto& result) {
-        return !result && result.error().code == Errc::closed;
+    const auto gone = [](const auto& result) {
+        return !result && result.error().code == Errc::reconnect;
     };
-    EXPECT_TRUE(closed(late.try_qp()));
-    EXPECT_TRUE(closed(late.id->accept({})));
+    EXPECT_TRUE(gone(late.try_qp()));
+    EXPECT_TRUE(gone(late.id->accept({})));
     EXPECT_TRUE(late.id->reject({})) << "nothing more to say";
     EXPECT_EQ(b->cm().half_open(), 0u);
 }

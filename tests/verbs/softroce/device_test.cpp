@@ -10,7 +10,7 @@ namespace {
 TEST(Device, CapsSayWhatItCan) {
     World w;
     const DeviceCaps& caps = w.a.device->caps();
-    EXPECT_TRUE(caps.fast_reg && caps.page_list_reg && caps.remote_invalidate);
+    EXPECT_TRUE(caps.fast_reg && caps.page_list_reg && caps.remote_invalidate && caps.local_keys);
     EXPECT_FALSE(caps.read_sink_needs_key);
     EXPECT_GE(caps.max_fast_reg_pages, 257u);
     EXPECT_STREQ(w.a.device->name(), "softroce");

@@ -80,10 +80,49 @@ TEST_F(DeviceOfAnyKind, ThatIsGoneMakesNoQueuePairs) {
     device->on_gone();
     auto late = make_qp(*cq);
     ASSERT_FALSE(late);
-    EXPECT_EQ(late.error().code, Errc::closed);
+    EXPECT_EQ(late.error().sys, ENODEV);
     auto of_id = (*id)->create_qp(*pd, *cq, {});
     ASSERT_FALSE(of_id);
-    EXPECT_EQ(of_id.error().code, Errc::closed);
+    EXPECT_EQ(of_id.error().sys, ENODEV);
+    EXPECT_NE(of_id.error().code, Errc::closed) << "that is what we do ourselves";
+}
+
+// What a container's limit of locked memory does: it must not look like short queues of the device.
+TEST_F(DeviceOfAnyKind, QueuesThatAreShortForWantOfMemoryAreExplained) {
+    const std::uint32_t full = device->caps().max_send_wr;
+    for (const int error : {ENOMEM, EPERM, EINVAL}) {
+        provider.qp_error = error;
+        provider.qp_wrs_max = full / 3;
+        ::testing::internal::CaptureStderr();
+        open();
+        const std::string said = ::testing::internal::GetCapturedStderr();
+        EXPECT_LE(device->caps().max_send_wr, full / 3);
+        EXPECT_GT(device->caps().max_send_wr, 0u);
+        EXPECT_EQ(said.find("cannot make longer ones") != std::string::npos, error != EINVAL)
+            << error << ": " << said;
+    }
+}
+
+TEST_F(DeviceOfAnyKind, WithoutAnyQueuePairForWantOfMemoryIsExplained) {
+    device.reset();
+    provider.qp_error = ENOMEM;
+    ::testing::internal::CaptureStderr();
+    auto opened = RdmaDevice::open(*loop, {});
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().sys, ENOMEM);
+    EXPECT_NE(said.find("cannot make a queue pair: "), std::string::npos) << said;
+}
+
+TEST_F(DeviceOfAnyKind, QueuePairThatIsRefusedForWantOfMemoryIsExplained) {
+    make_ends();
+    provider.qp_error = ENOMEM;
+    ::testing::internal::CaptureStderr();
+    auto late = make_qp(*cq, {8, 9, 1, 1});
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    ASSERT_FALSE(late);
+    EXPECT_EQ(late.error().sys, ENOMEM);
+    EXPECT_NE(said.find("a queue pair of 8 and 9 places"), std::string::npos) << said;
 }
 
 TEST_F(DeviceOfAnyKind, ThatIsGoneLetsTheLoopSleep) {

@@ -49,6 +49,8 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
     return post(wr, bad, Provider::get().send_fault, [&](const ibv_send_wr& one) {
         own.sends.push_back(one.wr_id);
         own.opcodes.push_back(one.opcode);
+        own.wrs.push_back(one);
+        own.sges.emplace_back(one.sg_list, one.sg_list + one.num_sge);
     });
 }
 
@@ -97,10 +99,11 @@ void Provider::reset() {
     can_resize = true;
     cqe_unit = 1;
     send_fault = recv_fault = {};
-    notify_error = modify_error = reg_error = 0;
+    notify_error = modify_error = reg_error = qp_error = 0;
+    qp_wrs_max = 0;
     removed = false;
     forget();
-    regions = 0;
+    regions = listening = last_access = 0;
     async_fd = UniqueFd(::eventfd(0, EFD_CLOEXEC));
     comp_fd = UniqueFd(::eventfd(0, EFD_CLOEXEC));
     cm_fd = UniqueFd(::eventfd(0, EFD_CLOEXEC));
@@ -123,6 +126,7 @@ void Provider::reset() {
     cqs.clear();
     mrs.clear();
     pds.clear();
+    ids.clear();
 }
 
 void Provider::forget() {
@@ -169,6 +173,7 @@ void Provider::remove() {
 // What libibverbs and librdmacm export: the program's own come first. Names in brackets are macros
 // of the header as well.
 using nfsrdma::verbs::rdmacore::test::FakeCq;
+using nfsrdma::verbs::rdmacore::test::FakeId;
 using nfsrdma::verbs::rdmacore::test::FakeQp;
 using nfsrdma::verbs::rdmacore::test::Provider;
 
@@ -215,19 +220,22 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 int ibv_dealloc_pd(ibv_pd*) {
     return 0;
 }
-ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, std::size_t length, std::uint64_t, unsigned) {
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, std::size_t length, std::uint64_t,
+                         unsigned access) {
     Provider& provider = Provider::get();
     if (provider.reg_error != 0) {
         errno = provider.reg_error;
         return nullptr;
     }
     ++provider.regions;
+    provider.last_access = access;
     ibv_mr& mr = provider.mrs.emplace_back();
     mr.context = pd->context;
     mr.pd = pd;
     mr.addr = addr;
     mr.length = length;
-    mr.lkey = mr.rkey = static_cast<std::uint32_t>(provider.mrs.size()) << 8;
+    mr.rkey = static_cast<std::uint32_t>(provider.mrs.size()) << 8;
+    mr.lkey = mr.rkey + 1;
     return &mr;
 }
 ibv_mr*(ibv_reg_mr)(ibv_pd* pd, void* addr, std::size_t length, int access) {
@@ -272,6 +280,10 @@ int ibv_get_cq_event(ibv_comp_channel*, ibv_cq** cq, void** owner) {
 }
 void ibv_ack_cq_events(ibv_cq*, unsigned) {}
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
+    if (Provider::get().qp_error != 0 && init->cap.max_send_wr > Provider::get().qp_wrs_max) {
+        errno = Provider::get().qp_error;
+        return nullptr;
+    }
     FakeQp& qp = Provider::get().qps.emplace_back();
     qp.context = pd->context;
     qp.qp_context = init->qp_context;
@@ -314,5 +326,29 @@ rdma_event_channel* rdma_create_event_channel() {
     return &channel;
 }
 void rdma_destroy_event_channel(rdma_event_channel*) {}
+int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** out, void* context, rdma_port_space) {
+    FakeId& id = Provider::get().ids.emplace_back();
+    id.channel = channel;
+    id.context = context;
+    *out = &id;
+    return 0;
+}
+int rdma_destroy_id(rdma_cm_id* id) {
+    if (static_cast<FakeId*>(id)->listens) --Provider::get().listening;
+    return 0;
+}
+int rdma_set_option(rdma_cm_id*, int, int, void*, std::size_t) {
+    return 0;
+}
+int rdma_bind_addr(rdma_cm_id* id, sockaddr* address) {
+    id->verbs = &Provider::get().context;
+    std::memcpy(&id->route.addr.src_storage, address, sizeof(sockaddr_in));
+    return 0;
+}
+int rdma_listen(rdma_cm_id* id, int) {
+    static_cast<FakeId*>(id)->listens = true;
+    ++Provider::get().listening;
+    return 0;
+}
 
 }  // extern "C"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
 
 #include "base/unique_fd.hpp"
 
@@ -19,6 +20,8 @@ struct FakeCq : ibv_cq {
 struct FakeQp : ibv_qp {
     std::vector<std::uint64_t> sends, recvs;  // ids of what was posted and is not completed
     std::vector<ibv_wr_opcode> opcodes;       // of the sends, ever
+    std::vector<ibv_send_wr> wrs;             // the same, without their chain and SGE lists
+    std::vector<std::vector<ibv_sge>> sges;   // of each
     std::uint32_t unacknowledged = 0;         // asynchronous events that were read
 };
 
@@ -27,6 +30,10 @@ struct PostFault {
     int error = 0;  // 0: it does not
     std::uint32_t taken = 0;
     bool says_which = true;  // sets bad_wr
+};
+
+struct FakeId : rdma_cm_id {
+    bool listens = false;
 };
 
 class Provider {
@@ -42,13 +49,17 @@ class Provider {
     // What goes wrong.
     PostFault send_fault, recv_fault;
     int notify_error = 0, modify_error = 0, reg_error = 0;
-    bool removed = false;  // reads of events end in EIO
+    int qp_error = 0;              // of queue pairs with more than `qp_wrs_max` sends
+    std::uint32_t qp_wrs_max = 0;  // only with `qp_error`
+    bool removed = false;          // reads of events end in EIO
 
     // What was done.
     std::vector<int> cqes;  // asked of create and resize
     std::uint32_t resizes = 0, notifies = 0, qps_destroyed = 0, async_reads = 0, comp_reads = 0;
     std::uint32_t destroyed_too_early = 0;  // queue pairs: a real one would wait for ever
     std::uint32_t regions = 0;              // registered now
+    unsigned last_access = 0;               // of the region that was registered last
+    std::uint32_t listening = 0;            // ids that listen now
 
     // The oldest send, or receive, of `qp` ends.
     void end_send(FakeQp& qp, ibv_wc_status status = IBV_WC_SUCCESS);
@@ -68,6 +79,7 @@ class Provider {
     std::deque<FakeQp> qps;
     std::deque<ibv_mr> mrs;
     std::deque<ibv_pd> pds;
+    std::deque<FakeId> ids;
 };
 
 }  // namespace nfsrdma::verbs::rdmacore::test

@@ -1,6 +1,7 @@
 #include "verbs/rdmacore/qp.hpp"
 
 #include <cerrno>
+#include <unistd.h>
 
 #include "tests/verbs/rdmacore/provider/provider_world.hpp"
 
@@ -157,6 +158,59 @@ TEST_F(QpOfAnyDevice, CompletionThatIsOwedAndNeverComesIsFlushedInTime) {
     EXPECT_EQ(qp->outstanding(), 0u);
     EXPECT_EQ(provider.qps_destroyed, 1u);
     loop->remove(*cq);
+}
+
+// A device like siw tells nothing of what is posted after an error. What it knew is told, however
+// late the loop looks.
+class QpThatDoesNotDrain : public ProviderTest {
+  protected:
+    void SetUp() override {
+        ProviderTest::SetUp();
+        provider.attr.vendor_id = 0x626D74;
+        open();
+        ASSERT_FALSE(device->quirks().drains);
+        make_ends();
+    }
+    // The loop was elsewhere for longer than the wait for last words.
+    void be_late() {
+        ::usleep(60'000);
+        loop->run_once(0);  // runs the timer, and polls nothing: the queue is not on the loop
+    }
+};
+
+TEST_F(QpThatDoesNotDrain, CompletionsThatWaitForALateLoopAreTold) {
+    ASSERT_TRUE(post("ss"));
+    ASSERT_TRUE(post_recvs(1));
+    qp->set_error();
+    be_late();
+    EXPECT_EQ(provider.qps_destroyed, 0u);
+    provider.end_send(fake());
+    poll();
+    EXPECT_EQ(sends[0].count, 1u);
+    EXPECT_EQ(sends[0].status, WcStatus::success);
+    be_late();
+    EXPECT_EQ(provider.qps_destroyed, 0u) << "it has just told something";
+    provider.end_send(fake());
+    poll();
+    EXPECT_EQ(sends[1].status, WcStatus::success);
+    be_late();
+    be_late();
+    EXPECT_EQ(provider.qps_destroyed, 1u);
+    poll();
+    EXPECT_TRUE(recvs[0].flushed());
+    EXPECT_EQ(qp->outstanding(), 0u);
+}
+
+TEST_F(QpThatDoesNotDrain, SilenceEndsAfterTwoLooks) {
+    ASSERT_TRUE(post("s."));
+    qp->set_error();
+    be_late();
+    EXPECT_EQ(provider.qps_destroyed, 0u);
+    be_late();
+    EXPECT_EQ(provider.qps_destroyed, 1u);
+    poll();
+    EXPECT_TRUE(sends[0].flushed());
+    EXPECT_TRUE(sends[1].flushed());
 }
 
 TEST_F(QpOfAnyDevice, ReadOfMoreSgesThanTheDeviceTakesIsRefused) {
