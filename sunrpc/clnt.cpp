@@ -77,6 +77,16 @@ struct ClntLeaf {
         if (text == nullptr) return 0;
         return align_up(static_cast<std::uint32_t>(::strnlen(text, item.string_bound)), 4);
     }
+    // The payload memory that the call names, or nullptr.
+    static const std::byte* payload_of(const Call& call) noexcept {
+        if (!call.result_room.empty()) return call.result_room.data();
+        const DdpItem& item = call.proc->arg_item;
+        if (!call.args_in_payload || !item.exists()) return nullptr;
+        const std::byte* memory = nullptr;
+        std::memcpy(&memory, static_cast<const char*>(call.args) + item.pointer_offset,
+                    sizeof memory);
+        return memory;
+    }
     // Of the reply, as far as nothing else is offered for it.
     static std::uint32_t reply_max(const Call& call) noexcept {
         const ProcInfo& proc = *call.proc;
@@ -116,7 +126,7 @@ struct ClntLeaf {
     static Result<void> start(Clnt& clnt, Call& call) noexcept {
         const std::uint32_t size =
             call_header_size(clnt.has_sys_ ? &clnt.sys_ : nullptr) + args_max(call);
-        NR_TRY_ASSIGN(Rqst* const rqst, clnt.xprt_.get_rqst(size));
+        NR_TRY_ASSIGN(Rqst* const rqst, clnt.xprt_.get_rqst_with(size, payload_of(call)));
         Result<void> sent = encode(clnt, call, *rqst);
         if (sent) sent = clnt.xprt_.send(*rqst);
         if (!sent) {
@@ -183,12 +193,19 @@ struct ClntLeaf {
 
     static void on_wake(SlotWaiter& waiter) noexcept {
         Clnt& clnt = *static_cast<Clnt::Waiter&>(waiter).clnt;
-        while (!clnt.waiting_.empty()) {
+        // With several connections one call may have to wait for its own, and others need not. The
+        // list is gone round once, and so keeps its order.
+        const bool several = clnt.xprt_.connections() > 1;
+        for (std::uint32_t left = clnt.waiting_.size(); left != 0 && !clnt.waiting_.empty();
+             --left) {
             Call& call = clnt.waiting_.front();
             const Result<void> started = start(clnt, call);
             if (!started && started.error().code == Errc::again) {
                 clnt.xprt_.wait_for_slot(clnt.waiter_);
-                return;
+                if (!several) break;
+                clnt.waiting_.erase(call);
+                clnt.waiting_.push_back(call);
+                continue;
             }
             clnt.waiting_.erase(call);
             // Told later: this may run below a caller's own put_rqst or release of a payload.
@@ -289,7 +306,7 @@ Result<void> Clnt::call(Call& call) noexcept {
     call.failure = Result<void>{};
     call.rqst = nullptr;
 
-    const bool must_queue = !waiting_.empty();
+    const bool must_queue = !waiting_.empty() && xprt_.connections() == 1;
     const Result<void> started = must_queue ? Result<void>(Error{Errc::again, 0, "RPC queue"})
                                             : ClntLeaf::start(*this, call);
     if (!started &&

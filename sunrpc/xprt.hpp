@@ -81,6 +81,8 @@ struct Rqst : ListHook<Rqst> {
     // transport, read in `complete` and whenever the caller gives up.
     std::uint32_t resends = 0;
 
+    std::uint32_t connection = 0;  // XprtGroup's: which of its members this is of
+
     // Reply, valid from `complete` until put_rqst. `head` is the message without the placed item;
     // `payload` is the part of result_room that the peer placed (nothing when it answered inline).
     // One contiguous head: decode it from there.
@@ -126,6 +128,14 @@ class Xprt : public PayloadOwner {
     // (on_slot tells when one is not), or the connection is being recovered; Errc::too_big,
     // Errc::reconnect: not connected, and it will not be again; Errc::closed.
     virtual Result<Rqst*> get_rqst(std::uint32_t call_max) noexcept = 0;
+    // The same, for a call whose payload, or room for a result, is at `payload`: with several
+    // connections the slot is one of that to which this memory belongs. nullptr: it has none.
+    virtual Result<Rqst*> get_rqst_with(std::uint32_t call_max, const std::byte* payload) noexcept {
+        static_cast<void>(payload);
+        return get_rqst(call_max);
+    }
+    // With more than one, `again` told for one call says nothing of the next.
+    virtual std::uint32_t connections() const noexcept { return 1; }
     // At once when it was not sent or is complete. A call still in flight is abandoned: its caller
     // is answered no more, its slot and memory come back with the reply or the end of the
     // connection.
@@ -140,6 +150,8 @@ class Xprt : public PayloadOwner {
     // `again`.
     virtual void on_slot(void (*wake)(void*) noexcept, void* arg) noexcept = 0;
     virtual bool connected() const noexcept = 0;
+    // Lost its connection, and will connect again: not connected() now, but not at its end.
+    virtual bool recovering() const noexcept { return false; }
     // Fails everything that is pending with Errc::closed and disconnects; also while recovering.
     virtual void close() noexcept = 0;
 

@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "nfs/binding.hpp"
+#include "nfs/client/resend.hpp"
 #include "nfs/status.hpp"
 
 namespace nfsrdma::nfs::client {
@@ -169,6 +170,7 @@ Op::~Op() {
 
 void Op::on_reply(sunrpc::Call& call, Result<void> result) noexcept {
     Op& op = *static_cast<Op*>(call.user);
+    if (call.resends != 0) op.resent_ = true;
     op.outcome.rpc = result;
     op.outcome.rpc_status = call.status;
     op.outcome.status = NFS3_OK;
@@ -184,8 +186,16 @@ void Op::on_reply(sunrpc::Call& call, Result<void> result) noexcept {
             op.outcome.status = static_cast<nfsstat3>(status);
         }
         if (op.retry_later()) return;
+        if (op.client_->doubt(op)) return;
     }
     op.finish();
+}
+
+// All results are unions whose first word is the status; where nothing is made, those of failure
+// have the same shape as those of success.
+void Op::resolve(const FileHandle* /*object*/, const fattr3* /*attributes*/) noexcept {
+    const std::int32_t good = NFS3_OK;
+    std::memcpy(call_.res, &good, sizeof good);
 }
 
 bool Op::retry_later() noexcept {
@@ -219,15 +229,66 @@ void Op::finish() noexcept {
     done(*this);
 }
 
-Client::Client(sunrpc::Xprt& xprt, const sunrpc::AuthSys* sys) noexcept
-    : nfs_(xprt, NFS3_PROGRAM, NFS_V3, sys), mount_(xprt, MOUNT3_PROGRAM, MOUNT_V3, sys) {
+Client::Client(sunrpc::Xprt& xprt, const sunrpc::AuthSys* sys)
+    : nfs_(xprt, NFS3_PROGRAM, NFS_V3, sys),
+      mount_(xprt, MOUNT3_PROGRAM, MOUNT_V3, sys),
+      check_(std::make_unique<ResendCheck>(*this)) {
     limit_sizes(0, 0);
+}
+
+Client::~Client() {
+    NR_ASSERT(holders_.empty() && doubtful_.empty());
+}
+
+Result<sunrpc::Payload> Client::get_payload(std::uint32_t bytes) noexcept {
+    Result<sunrpc::Payload> payload = xprt().get_payload(bytes);
+    if (payload) {
+        // Who wanted more may still wait.
+        if (bytes >= payload_wanted_) payload_wanted_ = 0;
+    } else if (payload.error().code == Errc::again) {
+        payload_wanted_ = std::max(payload_wanted_, bytes);
+        relieve();
+    }
+    return payload;
+}
+
+// One at a time: what it lets go wakes whoever waits.
+void Client::relieve() noexcept {
+    if (payload_wanted_ == 0) return;
+    PayloadHolder* most = nullptr;
+    for (PayloadHolder& holder : holders_) {
+        if (holder.letting_go()) return;
+        const std::uint32_t kept = holder.could_let_go();
+        if (kept != 0 && (most == nullptr || kept > most->could_let_go())) most = &holder;
+    }
+    if (most != nullptr) most->let_go();
+}
+
+// Whether the answer waits for a check: the call was sent twice, and what it says may come of that.
+bool Client::doubt(Op& op) noexcept {
+    if (!op.resent_ || op.program_ != Op::Program::nfs) return false;
+    switch (doubt_of(op.call_, op.outcome.status)) {
+        case Doubt::none:
+            return false;
+        case Doubt::was_done:
+            op.resolve(nullptr, nullptr);
+            op.outcome.status = NFS3_OK;
+            ++counters_.resolved;
+            return false;
+        case Doubt::look:
+            break;
+    }
+    op.doubtful_ = true;
+    doubtful_.push_back(op);
+    check_->go_on();
+    return true;
 }
 
 void Client::start(Op& op) noexcept {
     NR_ASSERT(!op.pending() && op.done != nullptr);
     op.client_ = this;
     op.tries_ = 0;
+    op.resent_ = op.doubtful_ = false;
     send(op);
 }
 
@@ -244,6 +305,16 @@ void Client::send(Op& op) noexcept {
 
 void Client::cancel(Op& op) noexcept {
     NR_ASSERT(op.client_ == this);
+    if (op.doubtful_) {
+        if (op.linked()) {
+            doubtful_.erase(op);
+        } else {
+            check_->drop();
+        }
+        op.outcome = Outcome::failed(Error{Errc::closed, 0, "cancelled"});
+        op.finish();
+        return;
+    }
     if (!op.timer_.armed()) {
         op.call_.clnt->cancel(op.call_);
         return;

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -59,6 +60,7 @@ std::string to_string(const Outcome& outcome);
 const char* describe(nfsstat3 status) noexcept;
 
 class Client;
+class ResendCheck;
 
 // One call. Not moved, not destroyed and not started again between Client::start and `done`.
 class Op : public ListHook<Op> {
@@ -80,10 +82,14 @@ class Op : public ListHook<Op> {
     virtual void prepare() noexcept = 0;
     // After a valid answer with NFS3_OK: checks it; may turn `outcome` into Errc::bad_message.
     virtual void conclude() noexcept {}
+    // Makes the results those of success: the first transmission had done it (resend.hpp). What is
+    // known of the object; nullptr: nothing.
+    virtual void resolve(const FileHandle* object, const fattr3* attributes) noexcept;
     sunrpc::Call call_;
 
   private:
     friend class Client;
+    friend class ResendCheck;
     static void on_reply(sunrpc::Call& call, Result<void> result) noexcept;
     static void on_timer(Timer& timer) noexcept;
     void finish() noexcept;
@@ -96,12 +102,32 @@ class Op : public ListHook<Op> {
     Client* client_ = nullptr;
     Program program_;
     std::uint32_t tries_ = 0;
+    // In one of these tries the call was sent more than once: the server may have done it, and
+    // forgotten that it did.
+    bool resent_ = false;
+    bool doubtful_ = false;  // its answer waits for the check whether that is so, or is checked
     std::uint64_t patience_ends_ns_ = 0;  // for NFS3ERR_JUKEBOX
     OpTimer timer_;
 };
 
 struct ClientCounters {
-    std::uint64_t calls = 0, failed = 0, jukebox = 0, commits = 0, rewrites = 0;
+    std::uint64_t calls = 0, failed = 0, jukebox = 0;
+    std::uint64_t commits = 0, rewrites = 0;  // rewrites: WRITEs that the server had forgotten
+    // Errors of calls that were sent again, and were none; and those of which that was not sure.
+    std::uint64_t resolved = 0, unresolved = 0;
+};
+
+// Somebody who keeps payload memory that others may want: in the list of its Client.
+class PayloadHolder : public ListHook<PayloadHolder> {
+  public:
+    virtual std::uint32_t could_let_go() const noexcept = 0;  // payloads
+    virtual bool letting_go() const noexcept = 0;
+    // Begins to. Client::relieve is called when that has ended.
+    virtual void let_go() noexcept = 0;
+
+  protected:
+    PayloadHolder() = default;
+    ~PayloadHolder() = default;
 };
 
 // Sizes of requests: what FSINFO allows, within what the transport carries.
@@ -112,7 +138,10 @@ struct TransferSizes {
 class Client {
   public:
     // Both outlive the client. sys == nullptr: AUTH_NONE.
-    Client(sunrpc::Xprt& xprt, const sunrpc::AuthSys* sys) noexcept;
+    Client(sunrpc::Xprt& xprt, const sunrpc::AuthSys* sys);
+    ~Client();  // no call may be pending
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
     // Answered by `op.done`, whatever happens.
     void start(Op& op) noexcept;
     // `done` runs before this returns, with Errc::closed.
@@ -128,6 +157,14 @@ class Client {
     void limit_sizes(std::uint32_t read, std::uint32_t write) noexcept;
     const TransferSizes& sizes() const noexcept { return sizes_; }
 
+    // The transport's, with its errors. Where that is dry, whoever keeps most for a COMMIT is asked
+    // to commit.
+    Result<sunrpc::Payload> get_payload(std::uint32_t bytes) noexcept;
+    void add(PayloadHolder& holder) noexcept { holders_.push_back(holder); }
+    void remove(PayloadHolder& holder) noexcept { holders_.erase(holder); }
+    // Asks again, if somebody still wants memory: a holder has more to let go than before.
+    void relieve() noexcept;
+
     std::uint64_t timeout_ns = 60 * kNsPerSec;  // of every answer
     // For so long a call that is answered with NFS3ERR_JUKEBOX is repeated, with a new XID each
     // time, before that status is told.
@@ -139,9 +176,15 @@ class Client {
 
   private:
     friend class Op;
+    friend class ResendCheck;
     void send(Op& op) noexcept;
+    bool doubt(Op& op) noexcept;
     sunrpc::Clnt nfs_, mount_;
-    List<Op, Op> patient_;  // wait after NFS3ERR_JUKEBOX
+    List<Op, Op> patient_;   // wait after NFS3ERR_JUKEBOX
+    List<Op, Op> doubtful_;  // wait for check_
+    List<PayloadHolder, PayloadHolder> holders_;
+    std::uint32_t payload_wanted_ = 0;  // bytes for which somebody was told `again`
+    std::unique_ptr<ResendCheck> check_;
     TransferSizes sizes_;
     ClientCounters counters_;
 };
@@ -169,12 +212,18 @@ using SetattrOp = ProcOp<NFSPROC3_SETATTR, SETATTR3args, SETATTR3res>;
 using AccessOp = ProcOp<NFSPROC3_ACCESS, ACCESS3args, ACCESS3res>;
 using RemoveOp = ProcOp<NFSPROC3_REMOVE, REMOVE3args, REMOVE3res>;
 using RmdirOp = ProcOp<NFSPROC3_RMDIR, RMDIR3args, RMDIR3res>;
-using RenameOp = ProcOp<NFSPROC3_RENAME, RENAME3args, RENAME3res>;
 using LinkOp = ProcOp<NFSPROC3_LINK, LINK3args, LINK3res>;
 using FsstatOp = ProcOp<NFSPROC3_FSSTAT, FSSTAT3args, FSSTAT3res>;
 using FsinfoOp = ProcOp<NFSPROC3_FSINFO, FSINFO3args, FSINFO3res>;
 using PathconfOp = ProcOp<NFSPROC3_PATHCONF, PATHCONF3args, PATHCONF3res>;
 using CommitOp = ProcOp<NFSPROC3_COMMIT, COMMIT3args, COMMIT3res>;
+
+class RenameOp final : public ProcOp<NFSPROC3_RENAME, RENAME3args, RENAME3res> {
+  public:
+    // What is renamed, where the caller knows it: tells, should the call be sent twice and the old
+    // name be gone, whether that was this call's doing. Empty: it is not known.
+    FileHandle object;
+};
 
 class NullOp final : public Op {
   public:
@@ -216,6 +265,20 @@ class MakeOp final : public ProcOp<Proc, Args, Res> {
         if (obj.handle_follows == FALSE) return;
         if (!object.assign(obj.post_op_fh3_u.handle)) {
             this->outcome = Outcome::failed(Error{Errc::bad_message, 0, "empty file handle"});
+        }
+    }
+    void resolve(const FileHandle* known, const fattr3* attributes) noexcept override {
+        prepare();
+        auto& ok = made(this->res);
+        if (known != nullptr) {
+            const nfs_fh3 handle = known->view();
+            std::memcpy(room_.data(), handle.data.data_val, handle.data.data_len);
+            ok.obj.handle_follows = TRUE;
+            ok.obj.post_op_fh3_u.handle.data.data_len = handle.data.data_len;
+        }
+        if (attributes != nullptr) {
+            ok.obj_attributes.attributes_follow = TRUE;
+            ok.obj_attributes.post_op_attr_u.attributes = *attributes;
         }
     }
 

@@ -79,8 +79,7 @@ void FileReader::pump() noexcept {
         std::uint64_t want = std::min<std::uint64_t>(options_.block, end_ - next_);
         // A small file takes little memory; the byte more tells whether it has grown.
         if (next_ < options_.size_hint) want = std::min(want, options_.size_hint - next_ + 1);
-        Result<sunrpc::Payload> payload =
-            client_.xprt().get_payload(static_cast<std::uint32_t>(want));
+        Result<sunrpc::Payload> payload = client_.get_payload(static_cast<std::uint32_t>(want));
         if (!payload) {
             if (payload.error().code == Errc::again) {
                 client_.xprt().wait_for_slot(waiter_);

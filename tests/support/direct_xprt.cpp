@@ -111,6 +111,10 @@ Result<sunrpc::Rqst*> DirectXprt::get_rqst(std::uint32_t call_max) noexcept {
     if (closed_) return Error{Errc::closed, 0, "direct transport"};
     if (!connected_) return Error{Errc::reconnect, 0, "direct transport"};
     if (call_max > options_.max_message) return Error{Errc::too_big, 0, "direct transport"};
+    if (interrupted_) {
+        somebody_waits_ = true;
+        return Error{Errc::again, 0, "direct transport"};
+    }
     for (auto& slot : slots_) {
         if (slot->state != Slot::State::free) continue;
         slot->state = Slot::State::taken;
@@ -120,6 +124,7 @@ Result<sunrpc::Rqst*> DirectXprt::get_rqst(std::uint32_t call_max) noexcept {
         rqst.head_room = slot->head_room;
         rqst.call = rqst.reply = sunrpc::XdrBuf{};
         rqst.result_room = {};
+        rqst.resends = 0;
         rqst.complete = nullptr;
         return &rqst;
     }
@@ -181,6 +186,11 @@ std::uint32_t DirectXprt::payloads_in_use() const noexcept {
     return static_cast<std::uint32_t>(std::count(run_used_.begin(), run_used_.end(), 1));
 }
 
+bool DirectXprt::owns(std::span<const std::byte> payload) const noexcept {
+    const std::uint64_t offset = address_of(payload.data()) - address_of(runs_.data());
+    return offset < runs_.size() && payload.size() <= runs_.size() - offset;
+}
+
 Result<void> DirectXprt::send(sunrpc::Rqst& rqst) noexcept {
     Slot& slot = slot_of(rqst);
     NR_ASSERT(slot.state == Slot::State::taken && rqst.complete != nullptr);
@@ -195,7 +205,7 @@ Result<void> DirectXprt::send(sunrpc::Rqst& rqst) noexcept {
     counters_.in_flight_max = std::max(counters_.in_flight_max, slots_in_use());
     slot.state = Slot::State::calling;
     const Fate fate = call_fate ? call_fate(rqst.xid) : Fate{};
-    if (!fate.lost) loop_.arm(slot.timer, loop_.now_ns() + options_.latency_ns + fate.delay_ns);
+    if (!fate.lost && !interrupted_) loop_.arm(slot.timer, loop_.now_ns() + options_.latency_ns + fate.delay_ns);
     return {};
 }
 
@@ -270,6 +280,31 @@ void DirectXprt::deliver_reply(Slot& slot) noexcept {
 void DirectXprt::lose(Slot& slot) noexcept {
     loop_.disarm(slot.timer);
     if (slot.request != nullptr) std::exchange(slot.request, nullptr)->slot = nullptr;
+}
+
+void DirectXprt::interrupt() noexcept {
+    interrupted_ = true;
+    for (auto& slot : slots_) {
+        if (slot->state < Slot::State::calling || slot->state == Slot::State::done) continue;
+        lose(*slot);
+        if (slot->abandoned) {
+            free_slot(*slot);
+            continue;
+        }
+        ++slot->rqst.resends;
+        slot->outcome = Result<void>{};
+        slot->state = Slot::State::calling;
+    }
+}
+
+void DirectXprt::recover() noexcept {
+    if (!interrupted_) interrupt();
+    interrupted_ = false;
+    for (auto& slot : slots_) {
+        if (slot->state == Slot::State::calling)
+            loop_.arm(slot->timer, loop_.now_ns() + options_.latency_ns);
+    }
+    notify();
 }
 
 void DirectXprt::fail_all(const Error& error) noexcept {

@@ -60,17 +60,23 @@ class DirectXprt final : public sunrpc::Xprt {
     Result<sunrpc::Payload> get_payload(std::uint32_t bytes) noexcept override;
     Result<void> send(sunrpc::Rqst& rqst) noexcept override;
     void on_slot(void (*wake)(void*) noexcept, void* arg) noexcept override;
-    bool connected() const noexcept override { return connected_; }
+    bool connected() const noexcept override { return connected_ && !interrupted_; }
+    bool recovering() const noexcept override { return connected_ && interrupted_; }
     void close() noexcept override;
     void release_payload(void* cookie) noexcept override;
 
     // Ends the connection: what is in flight gets Errc::reconnect.
     void disconnect() noexcept { fail_all(Error{Errc::reconnect, 0, "direct transport"}); }
     void reconnect() noexcept { connected_ = true; }
+    // The connection of a transport that recovers: it breaks, and what the server still says to what
+    // was sent goes nowhere; it is made again, and what was in flight is sent once more.
+    void interrupt() noexcept;
+    void recover() noexcept;
     DirectOptions& options() noexcept { return options_; }  // may be changed between calls
     const DirectCounters& counters() const noexcept { return counters_; }
     std::uint32_t slots_in_use() const noexcept;
     std::uint32_t payloads_in_use() const noexcept;
+    bool owns(std::span<const std::byte> payload) const noexcept;  // its memory is this transport's
     DirectSvcXprt& server() noexcept { return *server_; }
 
     // Asked for every call and every reply; not set: all arrive at once.
@@ -101,6 +107,7 @@ class DirectXprt final : public sunrpc::Xprt {
     std::span<std::byte> runs_;
     std::vector<char> run_used_;
     bool connected_ = true, closed_ = false, somebody_waits_ = false;
+    bool interrupted_ = false;
     std::uint32_t replying_proc_ = 0;
     void (*wake_)(void*) noexcept = nullptr;
     void* wake_arg_ = nullptr;

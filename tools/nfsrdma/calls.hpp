@@ -58,7 +58,10 @@ class Calls {
     MountCalls& mounts() noexcept { return mounts_; }
     nfs::client::Client& client() noexcept { return *client_; }
     Loop& loop() noexcept { return client_->loop(); }
-    bool connected() const noexcept { return client_->xprt().connected(); }
+    // Not at its end: it has a connection, or will have one again.
+    bool connected() const noexcept {
+        return client_->xprt().connected() || client_->xprt().recovering();
+    }
     bool interrupted() const noexcept { return interrupted_; }
     std::string server_name() const { return server_.server(); }
     const std::string& export_path() const noexcept { return export_; }

@@ -205,8 +205,15 @@ bool move_one(Session& session, const Url& url, const Url& target) {
         session.complain_about(target.text(), to.outcome);
         return false;
     }
+    // Should the call be sent twice, its handle tells whether the first one did it.
+    const Found object = session.look_up(from.handle, from.name);
+    if (!object.outcome.ok()) {
+        session.complain_about(url.text(), object.outcome);
+        return false;
+    }
     std::string old_name = from.name, new_name = to.name;
     nfs::client::RenameOp op;
+    op.object = object.handle;
     op.args.from = {from.handle.view(), old_name.data()};
     op.args.to = {to.handle.view(), new_name.data()};
     const Outcome outcome = session.run(op);

@@ -37,15 +37,15 @@ PutJob::PutJob(nfs::client::Client& client, std::uint32_t depth, Progress& progr
       progress_(progress),
       depth_(depth),
       writer_(client, depth),
-      reads_(std::make_unique<LocalRead[]>(writer_.depth())) {
-    writer_.user = create_.user = lookup_.user = setattr_.user = this;
+      reads_(std::make_unique<LocalRead[]>(writer_.slots())) {
+    writer_.user = create_.user = lookup_.user = setattr_.user = commit_.user = this;
     writer_.on_room = on_room;
-    writer_.on_restart = on_restart;
     writer_.done = on_write_done;
     create_.done = on_created;
     lookup_.done = on_looked_up;
     setattr_.done = on_setattr;
-    for (std::uint32_t i = 0; i < writer_.depth(); ++i) {
+    commit_.done = on_kept;
+    for (std::uint32_t i = 0; i < writer_.slots(); ++i) {
         reads_[i].job = this;
         reads_[i].slot = &writer_.slot(i);
         reads_[i].done = on_read;
@@ -141,7 +141,29 @@ void PutJob::take_what_is_there() noexcept {
         return;
     }
     result.continued = true;
-    write_file(file_, begin);
+    begin_ = begin;
+    // Nobody may have made it durable, and what this copy keeps is only its own.
+    commit_.args = COMMIT3args{};
+    commit_.args.file = file_.view();
+    client_.start(commit_);
+}
+
+void PutJob::on_kept(Op& op) noexcept {
+    PutJob& job = *static_cast<PutJob*>(op.user);
+    if (!op.outcome.ok()) {
+        job.finish(op.outcome);
+        return;
+    }
+    const post_op_attr& now = job.commit_.res.COMMIT3res_u.resok.file_wcc.after;
+    const bool lost =
+        now.attributes_follow != FALSE && now.post_op_attr_u.attributes.size < job.begin_;
+    if (lost) {
+        job.result.continued = false;
+        job.begin_ = 0;
+        job.create();
+    } else {
+        job.write_file(job.file_, job.begin_);
+    }
 }
 
 void PutJob::write_file(const FileHandle& file, std::uint64_t begin) noexcept {
@@ -213,14 +235,6 @@ void PutJob::on_read(FileOp& file_op, std::int64_t result) noexcept {
         job.read_ += static_cast<std::uint64_t>(result);
         job.writer_.filled(*op.slot, op.offset, static_cast<std::uint32_t>(result));
     }
-}
-
-void PutJob::on_restart(FileWriter& writer) noexcept {
-    PutJob& job = *static_cast<PutJob*>(writer.user);
-    // Also what an earlier copy had left may be lost.
-    job.begin_ = job.next_ = job.data_end_ = 0;
-    job.sparse_ = job.has_holes();
-    job.progress_.take_back_bytes(std::exchange(job.read_, 0));
 }
 
 void PutJob::on_write_done(FileWriter& writer) noexcept {

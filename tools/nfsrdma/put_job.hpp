@@ -12,8 +12,8 @@
 namespace nfsrdma::tool {
 
 // Copies one local file to the server: CREATE, WRITEs out of the payload memory that the local
-// reads filled, SETATTR. With CopyRules::resume a LOOKUP first. A source that changes meanwhile is
-// copied anew, a few times. Reusable.
+// reads filled, SETATTR. With CopyRules::resume a LOOKUP first, and a COMMIT of what an earlier
+// copy has left. A source that changes meanwhile is copied anew, a few times. Reusable.
 class PutJob {
   public:
     struct Task {
@@ -43,10 +43,10 @@ class PutJob {
     };
     static void on_created(nfs::client::Op& op) noexcept;
     static void on_looked_up(nfs::client::Op& op) noexcept;
+    static void on_kept(nfs::client::Op& op) noexcept;
     static void on_room(nfs::client::FileWriter& writer,
                         nfs::client::FileWriter::Slot& slot) noexcept;
     static void on_read(FileOp& op, std::int64_t result) noexcept;
-    static void on_restart(nfs::client::FileWriter& writer) noexcept;
     static void on_write_done(nfs::client::FileWriter& writer) noexcept;
     static void on_setattr(nfs::client::Op& op) noexcept;
     static void on_verified(VerifyJob& job) noexcept;
@@ -75,6 +75,7 @@ class PutJob {
     nfs::client::CreateOp create_;
     nfs::client::LookupOp lookup_;
     nfs::client::SetattrOp setattr_;
+    nfs::client::CommitOp commit_;
     Task task_;
     nfs::client::FileHandle file_;
     std::uint64_t begin_ = 0;     // bytes that were there

@@ -32,11 +32,6 @@ class StreamPut {
             self.waiting_[self.waiting_count_++] = &slot;
             self.read_next();
         };
-        // Everything was to be written stably; a server that did not, and forgot, leaves a hole.
-        writer_.on_restart = [](FileWriter& writer) noexcept {
-            writer.fail(Outcome::failed(
-                Error{Errc::unsupported, 0, "the server was restarted and has lost a part"}));
-        };
         writer_.done = [](FileWriter& writer) noexcept {
             static_cast<StreamPut*>(writer.user)->finished_ = true;
         };
@@ -44,7 +39,6 @@ class StreamPut {
     Outcome run(const FileHandle& file) {
         FileWriter::Options options;
         options.file = file;
-        options.stable = true;
         writer_.start(options);
         calls_.wait_or_leave([this] { return finished_; });
         return writer_.outcome;

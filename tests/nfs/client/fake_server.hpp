@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -78,14 +79,18 @@ struct FakeServer {
         ok.count = count;
         ok.committed = self.always_stable ? FILE_SYNC : args.stable;
         std::memset(ok.verf, self.verifier, sizeof ok.verf);
-        if (self.writes == self.restart_after_write) self.restart();
+        if (self.writes == self.restart_after_write ||
+            (self.restart_every_writes != 0 && self.writes % self.restart_every_writes == 0))
+            self.restart();
         call.reply();
     }
     static void on_commit(sunrpc::SvcCall& call) noexcept {
         FakeServer& self = of(call);
         ++self.commits;
         if (self.commits <= self.restarts_before_commit) self.restart();
+        self.safe = self.file;
         auto& res = *static_cast<COMMIT3res*>(call.res);
+        res.status = self.commit_status;
         std::memset(res.COMMIT3res_u.resok.verf, self.verifier, NFS3_WRITEVERFSIZE);
         call.reply();
     }
@@ -141,21 +146,24 @@ struct FakeServer {
     }
     void restart() {
         ++verifier;
-        std::fill(file.begin(), file.end(), 0);  // what was not committed is lost
+        // What was not committed is lost.
+        std::fill(file.begin(), file.end(), 0);
+        std::copy(safe.begin(), safe.end(), file.begin());
     }
 
     std::array<sunrpc::SvcProcedure, 22> table;
     sunrpc::SvcProgram program;
     sunrpc::SvcDispatcher dispatcher;
-    std::vector<char> file;
+    std::vector<char> file, safe;  // safe: as of the last COMMIT
     std::uint32_t read_most = UINT32_MAX, write_most = UINT32_MAX;
     bool tells_eof = true, always_stable = false, readdir_only = false, stuck_cookie = false;
     std::uint64_t cookie_circle = 0;  // back to 5 behind this one
     u_int lie_about_count = 0;
     int verifier = 1;
-    nfsstat3 write_status = NFS3_OK;
+    nfsstat3 write_status = NFS3_OK, commit_status = NFS3_OK;
     std::uint32_t reads = 0, writes = 0, commits = 0, listings = 0;
-    std::uint32_t restart_after_write = 0, restarts_before_commit = 0, jukebox_left = 0;
+    std::uint32_t restart_after_write = 0, restart_every_writes = 0, restarts_before_commit = 0;
+    std::uint32_t jukebox_left = 0;
 };
 
 }  // namespace nfsrdma::testing
