@@ -201,7 +201,8 @@ void Io::on_disconnect() noexcept {
 
 Result<void> Io::renew() noexcept {
     if (!full()) return Error{Errc::again, 0, "memory of the last connection is still held"};
-    NR_TRY(state_->mrs->renew_stale());
+    NR_TRY_ASSIGN(const std::uint32_t renewed, state_->mrs->renew_stale());
+    state_->counters.keys_renewed += renewed;
     return {};
 }
 

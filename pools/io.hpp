@@ -132,6 +132,7 @@ struct IoCounters {
     std::uint64_t doorbells = 0, waited_for_send_room = 0, waited_for_read_depth = 0,
                   waited_for_keys = 0;
     std::uint64_t bytes_pulled = 0, bytes_pushed = 0, bytes_exposed = 0;
+    std::uint64_t keys_renewed = 0;  // after the end of a connection
 };
 
 // How pull and push reach local memory: by scatter/gather, by a key, or whichever fits. Tests force

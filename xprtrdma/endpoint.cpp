@@ -57,9 +57,7 @@ Endpoint::Endpoint(verbs::Device& device, const Events& events) noexcept
 
 Endpoint::~Endpoint() {
     NR_ASSERT(state_ == State::idle || state_ == State::closed);
-    NR_ASSERT(id_ == nullptr || id_->qp() == nullptr || id_->qp()->outstanding() == 0);
-    if (connected_task_.linked()) device_.loop().cancel(connected_task_);
-    id_.reset();
+    drop_id();
     if (cq_ != nullptr) device_.loop().remove(*cq_);
 }
 
@@ -74,11 +72,31 @@ Result<verbs::QueuePair*> Endpoint::make_queues(const Parameters& parameters) {
     parameters_ = parameters;
     NR_TRY_ASSIGN(cq_, device_.create_cq(parameters.cq_entries));
     device_.loop().add(*cq_);
-    NR_TRY_ASSIGN(id_, device_.create_id(*this));
-    return id_->create_qp(*pd_, *cq_, parameters.qp);
+    return make_id();
 }
 
-Result<void> Endpoint::start(const SockAddr& server) noexcept {
+Result<verbs::QueuePair*> Endpoint::make_id() {
+    NR_TRY_ASSIGN(id_, device_.create_id(*this));
+    return id_->create_qp(*pd_, *cq_, parameters_.qp);
+}
+
+// A connection that was made may have ended before anybody was told of it.
+void Endpoint::drop_id() noexcept {
+    NR_ASSERT(id_ == nullptr || id_->qp() == nullptr || id_->qp()->outstanding() == 0);
+    if (connected_task_.linked()) device_.loop().cancel(connected_task_);
+    id_.reset();
+}
+
+Result<verbs::QueuePair*> Endpoint::renew() {
+    NR_ASSERT(state_ == State::closed);
+    drop_id();
+    NR_TRY_ASSIGN(verbs::QueuePair* const qp, make_id());
+    why_.reset();
+    state_ = State::idle;
+    return qp;
+}
+
+Result<void> Endpoint::start(const SockAddr& server, std::uint64_t timeout_ns) noexcept {
     NR_ASSERT(state_ == State::idle && id_ != nullptr);
     const auto private_data = rpcrdma::encode_private_data(parameters_.private_data);
     verbs::ConnParams params;
@@ -87,7 +105,7 @@ Result<void> Endpoint::start(const SockAddr& server) noexcept {
         static_cast<std::uint8_t>(std::min(pd_->caps().max_read_responses, std::uint32_t{255}));
     params.initiator_depth = 0;  // a client moves nothing by itself
     params.rnr_retry_count = kRnrRetryForEver;
-    params.timeout_ns = parameters_.connect_timeout_ns;
+    params.timeout_ns = timeout_ns;
     state_ = State::connecting;
     Result<void> asked = id_->connect(server, params);
     if (asked) return {};

@@ -9,15 +9,16 @@
 
 namespace nfsrdma::xprtrdma {
 
-// The connection of one transport: its queues, and its life from connect to the last flushed
-// completion.
+// The connections of one transport, one after another: the queues, and each one's life from connect
+// to the last flushed completion.
 //
-// idle -> connecting -> connected -> draining -> closed, or connecting -> draining -> closed. It
-// never goes back.
+// idle -> connecting -> connected -> draining -> closed, or connecting -> draining -> closed; and
+// by renew() from closed to idle, with another queue pair.
 //
-// Ownership. (1) The queue pair lives until the Endpoint dies, which must be after `closed`:
-// nothing is posted then (NR_ASSERT in the destructor). (2) Each of Events runs once at most, on
-// the loop, never from inside a call to the Endpoint.
+// Ownership. (1) A queue pair lives until renew(), or until the Endpoint dies, which must be after
+// `closed`: nothing is posted then (NR_ASSERT in drop_id). Protection domain and completion queue
+// live as long as the Endpoint. (2) Each of Events runs once at most for each connection, on the
+// loop, never from inside a call to the Endpoint.
 //
 // Errors. Every way in which a connection can end comes together in drain(): what the peer did,
 // what the device found, and what we asked for.
@@ -35,7 +36,6 @@ class Endpoint final : public verbs::CmHandler {
         verbs::QpOptions qp;
         std::uint32_t cq_entries = 0;
         rpcrdma::PrivateData private_data;  // what we offer
-        std::uint64_t connect_timeout_ns = 0;
     };
 
     static Result<std::unique_ptr<Endpoint>> create(verbs::Device& device, const Events& events);
@@ -47,8 +47,11 @@ class Endpoint final : public verbs::CmHandler {
     Loop& loop() noexcept { return device_.loop(); }
     // Makes the queues. Then post Receives, then start().
     Result<verbs::QueuePair*> make_queues(const Parameters& parameters);
+    // Once closed: the queue pair of the last connection goes, and there is one for the next. Keys
+    // that are bound on the old one are gone by then. On an error it is closed still.
+    Result<verbs::QueuePair*> renew();
     // Sends the connect request; the outcome is one of Events. On an error nothing is left posted.
-    Result<void> start(const SockAddr& server) noexcept;
+    Result<void> start(const SockAddr& server, std::uint64_t timeout_ns) noexcept;
     // Ends the connection, or the attempt. `drained` follows. No effect when it is ending already.
     void disconnect(const Error& why) noexcept;
     State state() const noexcept { return state_; }
@@ -60,6 +63,8 @@ class Endpoint final : public verbs::CmHandler {
 
   private:
     Endpoint(verbs::Device& device, const Events& events) noexcept;
+    Result<verbs::QueuePair*> make_id();
+    void drop_id() noexcept;
     void on_established(const verbs::CmEvent& event) noexcept;
     void drain(const Error& why) noexcept;
     static void on_poll(Timer& timer) noexcept;

@@ -4,7 +4,7 @@
 #include "base/assert.hpp"
 #include "xprtrdma/transport_impl.hpp"
 
-// What happens by itself: replies, completions, waiting calls, the end of the connection. See
+// What happens by itself while there is a connection: replies, completions, waiting calls. See
 // transport_impl.hpp.
 namespace nfsrdma::xprtrdma {
 
@@ -23,6 +23,7 @@ void TransportImpl::schedule(Req& req) noexcept {
 void TransportImpl::on_received(void* arg, Rep& rep) noexcept {
     TransportImpl& self = *static_cast<TransportImpl*>(arg);
     self.received_.push_back(rep);
+    self.heard_ns_ = self.endpoint_->loop().now_ns();
     self.schedule();
 }
 
@@ -40,6 +41,7 @@ void TransportImpl::on_send_done(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept 
         self.endpoint_->disconnect({Errc::reconnect, 0, verbs::to_string(wc.status)});
         return;
     }
+    self.heard_ns_ = self.endpoint_->loop().now_ns();
     self.io_->on_send_room();
     if (req.outcome) self.schedule(req);
 }
@@ -48,6 +50,10 @@ void TransportImpl::on_posted(pools::Posting& posting, Result<void> result) noex
     Req& req = static_cast<Req&>(posting);
     if (result) {
         req.state = ReqState::sent;
+        if (std::exchange(req.posted_before, true)) {
+            ++req.resends;
+            ++req.home->counters_.resends;
+        }
         req.home->trace(req.xid, "posted");
         return;
     }
@@ -115,8 +121,8 @@ Req* TransportImpl::match(const DecodedReply& reply) noexcept {
             break;
     }
     Req* const req = xids_.find(reply.xid);
-    // What was not sent yet cannot have been answered.
-    if (req == nullptr || req->state != ReqState::sent) {
+    // What was not sent yet cannot have been answered, and what was answered is not answered again.
+    if (req == nullptr || req->state != ReqState::sent || req->outcome) {
         ++counters_.bad_xids;
         return nullptr;
     }
@@ -127,7 +133,7 @@ void TransportImpl::on_matched(Req& req, Rep& rep, const DecodedReply& reply) no
     NR_ASSERT(!req.outcome && req.holds_credit);
     ++counters_.replies;
     trace(req.xid, rep.wc.with_invalidate ? "reply with invalidate" : "reply");
-    xids_.erase(req.xid);
+    answered_ = true;
     credits_.on_grant(reply.credits);
     credits_.give_back();
     req.holds_credit = false;
@@ -144,8 +150,10 @@ void TransportImpl::on_matched(Req& req, Rep& rep, const DecodedReply& reply) no
             break;
         case ReplyFault::err_chunk:
             ++counters_.err_chunk;
+            req.wants_larger_room = retry_with_larger_room(req);
             break;
     }
+    if (!req.wants_larger_room) xids_.erase(req.xid);
     if (fault != ReplyFault::none)
         req.outcome.emplace(Error{Errc::bad_message, 0, "the server's reply"});
     // The caller decodes the message where it was received; anything else needs the Receive no
@@ -166,7 +174,46 @@ void TransportImpl::advance(Req& req) noexcept {
         trace(req.xid, "fence");
         fence(req, *io_, &TransportImpl::on_fenced);
     }
-    if (req.fenced && req.send_done) answer(req);
+    if (!req.fenced || !req.send_done) return;
+    if (!req.wants_larger_room || req.abandoned) return answer(req);
+    if (connected()) send_again(req);  // else it is kept, or ends, with the others
+}
+
+// ERR_CHUNK does not say what was too small. A Reply chunk that was none, or smaller than the
+// largest, may have been; the place for a payload is what the caller gave.
+bool TransportImpl::retry_with_larger_room(Req& req) noexcept {
+    if (req.had_larger_room || req.abandoned || has_write(req.plan.results)) return false;
+    const std::uint32_t before = std::exchange(req.reply_max, limits_.max_message);
+    auto plan = plan_transfer(sizes_of(req), plan_limits());
+    if (plan && plan->reply_room > req.plan.reply_room) {
+        req.plan = *plan;
+        return req.had_larger_room = true;
+    }
+    req.reply_max = before;
+    return false;
+}
+
+// With its XID: who has executed it answers from memory. Behind those that wait already: they were
+// sent later, but this one had its turn.
+void TransportImpl::send_again(Req& req) noexcept {
+    ++counters_.err_chunk_retries;
+    trace(req.xid, "again, with a larger Reply chunk");
+    reset_for_sending(req);
+    waiting_.push_back(req);
+    schedule();
+}
+
+// As it was when its caller sent it: the encoded call, its XID and its pins.
+void TransportImpl::reset_for_sending(Req& req) noexcept {
+    NR_ASSERT(req.exposure_count == 0 && !req.holds_credit && req.rep == nullptr);
+    if (static_cast<ListHook<StepTag>&>(req).linked()) steps_.erase(req);
+    req.gather_room.reset();
+    req.reply_room.reset();
+    req.outcome.reset();
+    req.fenced.reset();
+    req.waited = req.send_done = req.fence_started = req.wants_larger_room = false;
+    req.reply = {};
+    req.state = ReqState::waiting;
 }
 
 void TransportImpl::answer(Req& req) noexcept {
@@ -199,7 +246,7 @@ void TransportImpl::count_wait(Req& req, std::uint64_t& counter) noexcept {
 
 // First come, first served: what the first lacks, all wait for.
 void TransportImpl::pump() noexcept {
-    while (!waiting_.empty() && endpoint_->connected()) {
+    while (!waiting_.empty() && connected()) {
         Req& req = waiting_.front();
         // A credit is worth as much as the Receive for its reply.
         if (receives_->posted() <= credits_.in_flight()) receives_->top_up(1);
@@ -258,9 +305,10 @@ void TransportImpl::on_payload_home() noexcept {
 }
 
 // Whoever waits is told of the end, too: it asks again and gets Errc::reconnect or Errc::closed.
+// While the connection is being recovered there is only memory to be had.
 void TransportImpl::wake_callers() noexcept {
-    const bool ended = !endpoint_->connected();
-    const bool slot = slot_wanted_ && (ended || !free_.empty());
+    const bool ended = !connected() && !recovering_;
+    const bool slot = slot_wanted_ && (ended || (connected() && !free_.empty()));
     const bool payload = payload_wanted_ && (ended || payload_home_);
     if (!(slot || payload) || wake_ == nullptr) return;
     slot_wanted_ = payload_wanted_ = payload_home_ = false;
@@ -275,76 +323,15 @@ void TransportImpl::trace(std::uint32_t xid, const char* point) noexcept {
                          .point = point});
 }
 
-// ---- the peer that says nothing -------------------------------------------------------------
-
-void TransportImpl::watch_replies() noexcept {
-    if (options_.reply_timeout_ns == 0 || reply_timer_.armed()) return;
-    Loop& loop = endpoint_->loop();
-    loop.arm(reply_timer_, loop.now_ns() + options_.reply_timeout_ns);
-}
-
-// One timer for all calls: it looks at the oldest that is on the wire, and comes back when that one
-// is due.
-void TransportImpl::on_reply_timer() noexcept {
-    Loop& loop = endpoint_->loop();
-    std::uint64_t oldest = UINT64_MAX;
-    for (const Req& req : active_) {
-        if (req.holds_credit) oldest = std::min(oldest, req.posted_ns);
-    }
-    if (oldest == UINT64_MAX || !endpoint_->connected()) return;
-    if (loop.now_ns() - oldest < options_.reply_timeout_ns) {
-        loop.arm(reply_timer_, oldest + options_.reply_timeout_ns);
-        return;
-    }
-    ++counters_.reply_timeouts;
-    endpoint_->disconnect({Errc::reconnect, 0, "no reply in time"});
-}
-
 // ---- begin and end
 // -----------------------------------------------------------------------------------------------------
 
 void TransportImpl::on_connected(void* arg) noexcept {
-    TransportImpl& self = *static_cast<TransportImpl*>(arg);
-    self.connected_told_ = true;
-    self.trace(0, "connected");
-    if (self.connected_ != nullptr) self.connected_(self.connected_arg_, {});
+    static_cast<TransportImpl*>(arg)->resume();
 }
 
 void TransportImpl::on_drained(void* arg, const Error& why) noexcept {
     static_cast<TransportImpl*>(arg)->on_lost(why);
-}
-
-// Everything that was posted has been flushed: no key of ours can be reached and no memory is lent
-// any more.
-void TransportImpl::on_lost(const Error& why) noexcept {
-    progress();  // replies that came before the end
-    io_->on_disconnect();
-    ++counters_.disconnects;
-    trace(0, why.what);
-    fail_active();
-    wake_callers();
-    const Error reason = closing_ ? Error{Errc::closed, 0, "closed"} : why;
-    // The last thing: its receiver may do anything but destroy this.
-    if (!connected_told_) {
-        if (connected_ != nullptr) connected_(connected_arg_, reason);
-    } else if (!closing_ && lost_ != nullptr) {
-        lost_(lost_arg_);
-    }
-}
-
-void TransportImpl::fail_active() noexcept {
-    const Error reason =
-        closing_ ? Error{Errc::closed, 0, "closed"} : Error{Errc::reconnect, 0, "disconnected"};
-    waiting_.clear();
-    while (!active_.empty()) {
-        Req& req = active_.front();
-        req.send_done = true;
-        if (!req.outcome) req.outcome.emplace(reason);
-        if (std::exchange(req.holds_credit, false)) credits_.give_back();
-        advance(req);
-        NR_ASSERT(active_.empty() || &active_.front() != &req);
-    }
-    credits_.reset();
 }
 
 }  // namespace nfsrdma::xprtrdma

@@ -21,7 +21,7 @@ struct Rep;
 enum class ReqState : std::uint8_t {
     free,       // in the transport's free list
     taken,      // the caller fills it in
-    waiting,    // sent by its caller; no credit, key or memory yet
+    waiting,    // sent by its caller; no credit, key or memory yet, or not any more
     posting,    // handed to pools::Io
     sent,       // on the send queue
     completed,  // answered; the caller reads the reply
@@ -65,7 +65,11 @@ struct Req : sunrpc::Rqst,
     bool waited = false;  // counted once per call
     bool send_done = false;
     bool fence_started = false;
+    bool posted_before = false;      // the server may have seen it
+    bool wants_larger_room = false;  // ERR_CHUNK: to be sent again when its keys are dead
+    bool had_larger_room = false;    // that was done, and is done once
     Dry dry = Dry::none;
+    std::uint64_t asked_ns = 0;  // when its caller sent it
     std::uint64_t posted_ns = 0;
     std::uint32_t fences_pending = 0;
     std::optional<Result<void>> outcome;

@@ -1,6 +1,7 @@
 #include "xprtrdma/transport.hpp"
 
 #include <algorithm>
+#include <sys/random.h>
 
 #include "base/assert.hpp"
 #include "base/bytes.hpp"
@@ -24,6 +25,15 @@ bool lies_in(std::span<const std::byte> part, std::span<const std::byte> whole) 
 
 std::uint32_t slack_of(std::uint32_t credits) noexcept {
     return std::max(credits / 8, 1u);
+}
+
+// The delays of many clients of one server are to differ.
+std::uint64_t seed_of(const RecoveryOptions& options) noexcept {
+    if (options.seed != 0) return options.seed;
+    std::uint64_t seed = 0;
+    if (::getrandom(&seed, sizeof seed, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof seed))
+        seed = RealClock{}.now_ns();
+    return seed;
 }
 
 }  // namespace
@@ -69,8 +79,16 @@ TransportImpl::TransportImpl(const SockAddr& server, const TransportOptions& opt
       xids_(counts.reqs),
       task_(&TransportImpl::on_progress),
       reply_timer_(
-          [](Timer& timer) noexcept { static_cast<ReplyTimer&>(timer).home->on_reply_timer(); }) {
-    task_.home = reply_timer_.home = this;
+          [](Timer& timer) noexcept { static_cast<OwnTimer&>(timer).home->on_reply_timer(); }),
+      recovery_timer_(
+          [](Timer& timer) noexcept { static_cast<OwnTimer&>(timer).home->on_recovery_timer(); }),
+      delays_(seed_of(options.recovery)) {
+    task_.home = reply_timer_.home = recovery_timer_.home = ping_.home = this;
+    ping_.done = &TransportImpl::on_ping_done;
+    ping_.posted = &TransportImpl::on_ping_posted;
+    ping_.wr.cqe = &ping_;
+    ping_.wr.op = verbs::SendOp::rdma_write;
+    ping_.wr.signaled = true;
     limits_ = {.max_payload = options.demand.max_payload,
                .max_message = options.demand.max_message,
                .slots = counts.provision.credits};
@@ -107,14 +125,13 @@ Result<void> TransportImpl::start(verbs::Device& device, Connected told, void* a
                        .cq_entries = provision.send_wrs + counts_.receives,
                        .private_data = {.remote_invalidation = binds && caps.remote_invalidate,
                                         .send_size = inline_size,
-                                        .recv_size = inline_size},
-                       .connect_timeout_ns = options_.connect_timeout_ns}));
+                                        .recv_size = inline_size}}));
     NR_TRY(make_pools());
     NR_TRY(make_reqs());
     io_->set_qp(qp);
     receives_->set_qp(qp);
     receives_->top_up(1);
-    return endpoint_->start(server_);
+    return endpoint_->start(server_, options_.connect_timeout_ns);
 }
 
 Result<void> TransportImpl::make_pools() {
@@ -164,6 +181,10 @@ Error TransportImpl::not_connected() const noexcept {
 }
 
 Result<sunrpc::Rqst*> TransportImpl::get_rqst(std::uint32_t call_max) noexcept {
+    if (recovering_) {
+        slot_wanted_ = true;
+        return Error{Errc::again, 0, "the connection is being recovered"};
+    }
     if (!connected()) return not_connected();
     if (call_max > options_.demand.inline_size && call_max > limits_.max_message)
         return Error{Errc::too_big, 0, "call"};
@@ -237,6 +258,7 @@ void TransportImpl::release(Req& req) noexcept {
     req.outcome.reset();
     req.fenced.reset();
     req.abandoned = req.waited = req.send_done = req.fence_started = false;
+    req.posted_before = req.wants_larger_room = req.had_larger_room = false;
     req.state = ReqState::free;
     free_.push_front(req);
     if (callers_wait() || !waiting_.empty()) schedule();
@@ -292,7 +314,7 @@ Result<void> TransportImpl::check_call(Req& req) noexcept {
 Result<void> TransportImpl::send(sunrpc::Rqst& rqst) noexcept {
     Req& req = static_cast<Req&>(rqst);
     NR_ASSERT(req.home == this && req.state == ReqState::taken);
-    if (!connected()) return not_connected();
+    if (!connected() && !recovering_) return not_connected();
     NR_TRY(check_call(req));
     NR_TRY_ASSIGN(req.plan, plan_transfer(sizes_of(req), plan_limits()));
     if (!xids_.insert(req.xid, req)) return Error{Errc::invalid_argument, 0, "the XID is in use"};
@@ -303,6 +325,7 @@ Result<void> TransportImpl::send(sunrpc::Rqst& rqst) noexcept {
     ++counters_.calls;
     trace(req.xid, "send");
     req.state = ReqState::waiting;
+    req.asked_ns = endpoint_->loop().now_ns();
     active_.push_back(req);
     waiting_.push_back(req);
     if (waiting_.size() == 1) pump();
@@ -313,12 +336,15 @@ void TransportImpl::close() noexcept {
     if (closing_) return;
     closing_ = true;
     endpoint_->disconnect({Errc::closed, 0, "closed"});
+    // Between two attempts nothing will be drained: the timer ends it.
+    if (recovering_ && endpoint_->state() == Endpoint::State::closed)
+        endpoint_->loop().arm(recovery_timer_, endpoint_->loop().now_ns());
 }
 
 bool TransportImpl::idle() const noexcept {
-    return endpoint_->state() == Endpoint::State::closed && active_.empty() && received_.empty() &&
-           free_.size() == counts_.reqs && receives_->full() && payloads_->full() &&
-           messages_->full() && io_->full();
+    return endpoint_->state() == Endpoint::State::closed && !recovering_ && active_.empty() &&
+           received_.empty() && free_.size() == counts_.reqs && receives_->full() &&
+           payloads_->full() && messages_->full() && io_->full();
 }
 
 const TransportCounters& TransportImpl::counters() const noexcept {
@@ -327,7 +353,14 @@ const TransportCounters& TransportImpl::counters() const noexcept {
     counters_.doorbells = io.doorbells;
     counters_.local_invalidations = io.local_invalidations;
     counters_.remote_invalidations = io.remote_invalidations;
+    counters_.keys_renewed = io.keys_renewed;
     return counters_;
+}
+
+void TransportImpl::on_recovery(void (*changed)(void*, bool connected) noexcept,
+                                void* arg) noexcept {
+    recovery_ = changed;
+    recovery_arg_ = arg;
 }
 
 void TransportImpl::on_disconnect(void (*lost)(void*) noexcept, void* arg) noexcept {

@@ -97,8 +97,9 @@ class Transport : public sunrpc::Xprt {
     virtual rpcrdma::InlineLimits inline_limits() const noexcept = 0;
     virtual std::uint32_t credits_granted() const noexcept = 0;
     virtual const SockAddr& server() const noexcept = 0;
-    // Lost a connection, and will connect again: not connected() now, but not at an end.
-    virtual bool recovering() const noexcept = 0;
+    // Runs each time that recovery begins (false) and that there is a connection again (true).
+    virtual void on_recovery(void (*changed)(void*, bool connected) noexcept,
+                             void* arg) noexcept = 0;
     // Runs once when the connection is lost for good, after every pending RPC was answered.
     virtual void on_disconnect(void (*lost)(void*) noexcept, void* arg) noexcept = 0;
 };

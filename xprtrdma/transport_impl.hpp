@@ -6,6 +6,7 @@
 
 #include "base/list.hpp"
 #include "base/loop.hpp"
+#include "base/prng.hpp"
 #include "pools/buffer_pool.hpp"
 #include "pools/io.hpp"
 #include "pools/page_list.hpp"
@@ -44,7 +45,8 @@ struct Counts {
 // Req whose reply head points into it.
 //
 // Errors. Whatever ends the connection ends in Endpoint's `drained`, where every active call is
-// answered once; nothing else answers with Errc::reconnect or Errc::closed.
+// answered once, or kept for the next connection; nothing else answers with Errc::reconnect or
+// Errc::closed (recovery.cpp).
 class TransportImpl final : public Transport {
   public:
     TransportImpl(const SockAddr& server, const TransportOptions& options, const Counts& counts);
@@ -61,7 +63,7 @@ class TransportImpl final : public Transport {
     Result<sunrpc::Payload> get_payload(std::uint32_t bytes) noexcept override;
     Result<void> send(sunrpc::Rqst& rqst) noexcept override;
     void on_slot(void (*wake)(void*) noexcept, void* arg) noexcept override;
-    bool connected() const noexcept override { return endpoint_->connected() && connected_told_; }
+    bool connected() const noexcept override { return up_ && endpoint_->connected(); }
     void close() noexcept override;
     void release_payload(void* cookie) noexcept override;
 
@@ -75,6 +77,7 @@ class TransportImpl final : public Transport {
     std::uint32_t credits_granted() const noexcept override { return credits_.granted(); }
     const SockAddr& server() const noexcept override { return server_; }
     bool recovering() const noexcept override { return recovering_; }
+    void on_recovery(void (*changed)(void*, bool connected) noexcept, void* arg) noexcept override;
     void on_disconnect(void (*lost)(void*) noexcept, void* arg) noexcept override;
 
   private:
@@ -83,9 +86,16 @@ class TransportImpl final : public Transport {
         TransportImpl* home = nullptr;
     };
 
-    struct ReplyTimer : Timer {
+    struct OwnTimer : Timer {
         using Timer::Timer;
         TransportImpl* home = nullptr;
+    };
+    // An RDMA WRITE of no bytes: the peer's device must acknowledge it, and nobody else sees it.
+    struct Ping : verbs::Cqe, pools::Posting {
+        TransportImpl* home = nullptr;
+        verbs::SendWr wr;
+        bool pending = false;
+        std::uint64_t since_ns = 0;
     };
 
     // transport.cpp: set-up, and what callers do.
@@ -114,10 +124,32 @@ class TransportImpl final : public Transport {
     bool callers_wait() const noexcept { return slot_wanted_ || payload_wanted_; }
     void wake_callers() noexcept;
     void trace(std::uint32_t xid, const char* point) noexcept;
-    void on_lost(const Error& why) noexcept;
-    void fail_active() noexcept;
+    bool retry_with_larger_room(Req& req) noexcept;
+    void send_again(Req& req) noexcept;
+    void reset_for_sending(Req& req) noexcept;
+
+    // watch.cpp: the peer that says nothing.
     void watch_replies() noexcept;
     void on_reply_timer() noexcept;
+    std::uint64_t oldest_call_ns() noexcept;
+    void send_ping(std::uint64_t now) noexcept;
+    static void on_ping_posted(pools::Posting& posting, Result<void> result) noexcept;
+    static void on_ping_done(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept;
+
+    // recovery.cpp: the end of a connection, and the next one.
+    void on_lost(const Error& why) noexcept;
+    void end(const Error& why) noexcept;
+    void fail_active() noexcept;
+    bool recovers() const noexcept;
+    void keep_active() noexcept;
+    void note_loss(bool was_up) noexcept;
+    std::uint64_t patience_ns() noexcept;
+    void wait_for_next_try() noexcept;
+    std::uint64_t next_delay_ns() noexcept;
+    void on_recovery_timer() noexcept;
+    Result<void> connect_again() noexcept;
+    void resume() noexcept;
+    void plan_again() noexcept;
 
     static void on_progress(Task& task) noexcept;
     static void on_posted(pools::Posting& posting, Result<void> result) noexcept;
@@ -136,9 +168,10 @@ class TransportImpl final : public Transport {
     Connected connected_ = nullptr;
     void* connected_arg_ = nullptr;
     bool connected_told_ = false;  // `connected_` ran with success
+    bool up_ = false;              // there is a connection, and it was prepared
     bool closing_ = false;         // close() was called
-    bool recovering_ = false;
-    bool distrusted_ = false;  // the peer broke the protocol: nothing more of it is looked at
+    bool recovering_ = false;      // there is none, and there will be
+    bool distrusted_ = false;      // the peer broke the protocol: nothing more of it is looked at
 
     std::unique_ptr<Endpoint> endpoint_;
     std::unique_ptr<pools::Arena> arena_;
@@ -158,13 +191,23 @@ class TransportImpl final : public Transport {
     List<Req, StepTag> steps_;
     List<Rep, Rep> received_;
     ProgressTask task_;
-    ReplyTimer reply_timer_;
+    OwnTimer reply_timer_, recovery_timer_;
+    Ping ping_;
+    std::uint64_t heard_ns_ = 0;  // the last sign of life of the peer, or of its device
+    // Of recovery: when the last connection ended; since when none has worked, and the attempts and
+    // the delay since then; whether the present one brought a reply.
+    std::uint64_t down_ns_ = 0, lost_ns_ = 0, delay_ns_ = 0;
+    std::uint32_t tries_ = 0;
+    bool answered_ = false;
+    Prng delays_;
     rpcrdma::ParsedHeader parsed_;
 
     bool slot_wanted_ = false, payload_wanted_ = false;  // somebody was told `again`
     bool payload_home_ = false;                          // since then
     void (*wake_)(void*) noexcept = nullptr;
     void* wake_arg_ = nullptr;
+    void (*recovery_)(void*, bool) noexcept = nullptr;
+    void* recovery_arg_ = nullptr;
     void (*lost_)(void*) noexcept = nullptr;
     void* lost_arg_ = nullptr;
     mutable TransportCounters counters_;  // those that Io keeps are copied in when asked for

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -155,6 +156,28 @@ class ClientFixture : public testing::Test {
     }
     bool run_until(const std::function<bool()>& done, std::uint64_t limit_ns = 20 * kNsPerSec) {
         return world_.run_until(done, limit_ns);
+    }
+
+    using Calls = std::vector<std::unique_ptr<TestCall>>;
+    Calls send_many(std::uint32_t count, std::uint32_t first_xid = 1) {
+        Calls calls;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            calls.push_back(std::make_unique<TestCall>(*transport_));
+            EXPECT_TRUE(static_cast<bool>(calls.back()->prepare(first_xid + i, 100)));
+            EXPECT_TRUE(static_cast<bool>(calls.back()->send()));
+        }
+        return calls;
+    }
+    static bool all_done(const Calls& calls) {
+        return std::all_of(calls.begin(), calls.end(),
+                           [](const auto& call) { return call->done(); });
+    }
+    std::unique_ptr<TestCall> send_read(std::uint32_t xid, std::span<std::byte> room) {
+        auto call = std::make_unique<TestCall>(*transport_);
+        EXPECT_TRUE(static_cast<bool>(call->prepare(xid, 100)));
+        call->rqst->result_room = room;
+        EXPECT_TRUE(static_cast<bool>(call->send()));
+        return call;
     }
 
     LoopWorld world_;

@@ -29,10 +29,9 @@ struct EndpointTest : testing::Test {
         listener = std::make_unique<RawListener>(*world.server, LoopWorld::server_address(), raw);
     }
     Result<void> start(const SockAddr& server) {
-        auto qp = endpoint->make_queues(
-            {.qp = {}, .cq_entries = 256, .private_data = {}, .connect_timeout_ns = 2 * kNsPerSec});
+        auto qp = endpoint->make_queues({.qp = {}, .cq_entries = 256, .private_data = {}});
         EXPECT_TRUE(static_cast<bool>(qp));
-        return endpoint->start(server);
+        return endpoint->start(server, 2 * kNsPerSec);
     }
     ~EndpointTest() override {
         endpoint->disconnect({Errc::closed, 0, ""});
@@ -104,6 +103,24 @@ TEST_F(EndpointTest, PeersDisconnectIsReconnect) {
     listener->last().disconnect();
     ASSERT_TRUE(world.run_until([&] { return drained > 0; }));
     EXPECT_EQ(why->code, Errc::reconnect);
+}
+
+TEST_F(EndpointTest, RenewedItConnectsAgainByAnotherQueuePair) {
+    listen();
+    ASSERT_TRUE(static_cast<bool>(start(LoopWorld::server_address())));
+    for (int round = 1; round <= 3; ++round) {
+        ASSERT_TRUE(world.run_until([&] { return connected == round; }));
+        if (round == 3) break;
+        listener->last().disconnect();
+        ASSERT_TRUE(world.run_until([&] { return drained == round; }));
+        EXPECT_EQ(endpoint->state(), Endpoint::State::closed);
+        auto qp = endpoint->renew();
+        ASSERT_TRUE(static_cast<bool>(qp));
+        EXPECT_EQ((*qp)->outstanding(), 0u);
+        EXPECT_EQ(endpoint->state(), Endpoint::State::idle);
+        ASSERT_TRUE(static_cast<bool>(endpoint->start(LoopWorld::server_address(), 2 * kNsPerSec)));
+    }
+    EXPECT_EQ(listener->conns.size(), 3u);
 }
 
 }  // namespace

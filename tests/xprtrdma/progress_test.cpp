@@ -1,32 +1,11 @@
+#include <map>
+
 #include "tests/xprtrdma/client_fixture.hpp"
 
 namespace nfsrdma::test {
 namespace {
 
-class Progress : public ClientFixture {
-  protected:
-    using Calls = std::vector<std::unique_ptr<TestCall>>;
-    Calls send_many(std::uint32_t count, std::uint32_t first_xid = 1) {
-        Calls calls;
-        for (std::uint32_t i = 0; i < count; ++i) {
-            calls.push_back(std::make_unique<TestCall>(*transport_));
-            EXPECT_TRUE(static_cast<bool>(calls.back()->prepare(first_xid + i, 100)));
-            EXPECT_TRUE(static_cast<bool>(calls.back()->send()));
-        }
-        return calls;
-    }
-    static bool all_done(const Calls& calls) {
-        return std::all_of(calls.begin(), calls.end(),
-                           [](const auto& call) { return call->done(); });
-    }
-    std::unique_ptr<TestCall> send_read(std::uint32_t xid, std::span<std::byte> room) {
-        auto call = std::make_unique<TestCall>(*transport_);
-        EXPECT_TRUE(static_cast<bool>(call->prepare(xid, 100)));
-        call->rqst->result_room = room;
-        EXPECT_TRUE(static_cast<bool>(call->send()));
-        return call;
-    }
-};
+class Progress : public ClientFixture {};
 
 // ---- credits ----
 
@@ -144,12 +123,14 @@ TEST_F(Progress, GarbageIsCountedByKindAndDropped) {
     EXPECT_GE(transport_->counters().bad_xids, 1u);
 }
 
-TEST_F(Progress, B10_ErrorRepliesFailOneCallAloneAndAreNotResent) {
+// ERR_VERS is final. ERR_CHUNK is answered by the largest Reply chunk, once, with the same XID.
+TEST_F(Progress, B10_ErrorRepliesFailOneCallAlone) {
     start_connected();
-    std::uint32_t seen_calls = 0;
+    std::map<std::uint32_t, std::vector<bool>> seen;  // by XID: whether there was a Reply chunk
     peer().script = [&](RawConn& conn, RawMessage message) {
-        ++seen_calls;
-        const std::uint32_t xid = SeenCall(message).header.xid;
+        const SeenCall call(message);
+        const std::uint32_t xid = call.header.xid;
+        seen[xid].push_back(!call.header.reply.empty());
         if (xid % 3 == 0) {
             conn.send(reply_fixed(xid, 32, 4).u32(2).take());
         } else if (xid % 3 == 1) {
@@ -161,16 +142,61 @@ TEST_F(Progress, B10_ErrorRepliesFailOneCallAloneAndAreNotResent) {
     auto calls = send_many(9);
     ASSERT_TRUE(run_until([&] { return all_done(calls); }, kNsPerSec));
     for (const auto& call : calls) {
-        if (call->rqst->xid % 3 == 2) {
+        const std::uint32_t xid = call->rqst->xid;
+        if (xid % 3 == 2) {
             EXPECT_TRUE(call->ok());
         } else {
             EXPECT_EQ(call->error(), Errc::bad_message);
         }
         EXPECT_EQ(call->completions, 1u);
+        EXPECT_EQ(seen[xid],
+                  xid % 3 == 0 ? (std::vector<bool>{false, true}) : (std::vector<bool>{false}));
     }
-    EXPECT_EQ(seen_calls, 9u);
-    EXPECT_EQ(transport_->counters().err_chunk, 3u);
+    EXPECT_EQ(transport_->counters().err_chunk, 6u);
+    EXPECT_EQ(transport_->counters().err_chunk_retries, 3u);
     EXPECT_EQ(transport_->counters().err_vers, 3u);
+    EXPECT_TRUE(transport_->connected());
+}
+
+TEST_F(Progress, B10_LargerReplyChunkHelps) {
+    start_connected();
+    const Bytes long_reply = Words(rpc_reply(1)).bytes(pattern(20000, 3)).take();
+    peer().script = [&](RawConn& conn, RawMessage message) {
+        const SeenCall call(message);
+        if (call.header.reply.empty()) {
+            conn.send(reply_fixed(1, 32, 4).u32(2).take());
+            return;
+        }
+        const rpcrdma::Segment room = call.segment_of(call.header.reply);
+        EXPECT_EQ(room.length, options_.demand.max_message);
+        rpcrdma::Segment used = room;
+        used.length = static_cast<std::uint32_t>(long_reply.size());
+        conn.write(used, long_reply);
+        conn.send(reply_fixed(1, 32, 1).u32(0).u32(0).u32(1).u32(1).segment(used).take());
+    };
+    auto calls = send_many(1);
+    ASSERT_TRUE(run_until([&] { return all_done(calls); }, kNsPerSec));
+    EXPECT_TRUE(calls[0]->ok());
+    EXPECT_EQ(calls[0]->head, long_reply);
+    EXPECT_EQ(calls[0]->rqst->resends, 1u);
+}
+
+// A place for a payload is the caller's, and no larger one is to be had.
+TEST_F(Progress, B10_ErrChunkForAPayloadIsNotSentAgain) {
+    start_connected();
+    auto room = transport_->get_payload(8192);
+    ASSERT_TRUE(static_cast<bool>(room));
+    std::uint32_t seen = 0;
+    peer().script = [&](RawConn& conn, RawMessage message) {
+        ++seen;
+        conn.send(reply_fixed(SeenCall(message).header.xid, 32, 4).u32(2).take());
+    };
+    auto read = send_read(7, room->memory());
+    ASSERT_TRUE(run_until([&] { return read->done(); }, kNsPerSec));
+    EXPECT_EQ(read->error(), Errc::bad_message);
+    EXPECT_EQ(seen, 1u);
+    EXPECT_EQ(transport_->counters().resends, 0u);
+    EXPECT_EQ(transport_->counters().local_invalidations, 1u);
     EXPECT_TRUE(transport_->connected());
 }
 
