@@ -182,14 +182,14 @@ ReplyCache::~ReplyCache() {
 }
 
 ReplyCache::Found ReplyCache::begin(const CallKey& key, std::uint64_t now_ns,
-                                    std::span<std::byte> room) noexcept {
+                                    std::span<std::byte> room, bool again) noexcept {
     const std::uint64_t hash = mix(key);
     Shard& shard = shards_[(hash >> 40) % shard_count_];
     const auto bucket = static_cast<std::uint32_t>(hash) & shard.bucket_mask;
     const std::lock_guard lock(shard.mutex);
     Entry* entry = shard.find(key, bucket);
     if (entry != nullptr && !entry->done) {
-        ++shard.counters.in_progress;
+        if (!again) ++shard.counters.in_progress;
         return {Verdict::in_progress, nullptr, 0};
     }
     if (entry != nullptr) {

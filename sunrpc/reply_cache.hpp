@@ -46,8 +46,8 @@ struct ReplyCacheCounters {
 // made: about 700 bytes an entry.
 //
 // Operation. begin() says what to do with a call. `fresh`: execute it, then finish() with its reply
-// or forget(). `uncached`: execute it. `in_progress`: drop it. `done`: the first copy's reply is in
-// `room`.
+// or forget(). `uncached`: execute it. `in_progress`: ask again later. `done`: the first copy's
+// reply is in `room`.
 //
 // Ownership. An entry is free, of one call in progress, or done. Only done ones are evicted, the
 // one that was used longest ago first.
@@ -69,7 +69,9 @@ class ReplyCache {
     ReplyCache(const ReplyCache&) = delete;
     ReplyCache& operator=(const ReplyCache&) = delete;
 
-    Found begin(const CallKey& key, std::uint64_t now_ns, std::span<std::byte> room) noexcept;
+    // `again`: it was `in_progress` before, and counted.
+    Found begin(const CallKey& key, std::uint64_t now_ns, std::span<std::byte> room,
+                bool again = false) noexcept;
     // A reply larger than kReplyMax is forgotten.
     void finish(Entry& entry, std::span<const std::byte> reply, std::uint64_t now_ns) noexcept;
     void forget(Entry& entry) noexcept;

@@ -25,6 +25,7 @@ namespace nfsrdma::sunrpc {
 namespace {
 
 constexpr std::uint32_t kAlign = 64;
+constexpr std::uint64_t kRetryNs = 2 * kNsPerMs;
 constexpr std::uint32_t kCallBytes = align_up(static_cast<std::uint32_t>(sizeof(SvcCall)), kAlign);
 
 void load_slot(const void* object, const DdpItem& item, char*& out) noexcept {
@@ -81,6 +82,7 @@ struct SvcLeaf {
         switch (fault) {
             case CallFault::none:
             case CallFault::drop:
+                rqst.xprt->note_garbage();
                 drop(self, rqst);
                 return;
             case CallFault::rpc_mismatch: {
@@ -105,6 +107,7 @@ struct SvcLeaf {
                 return;
             case CallFault::garbage:
                 ++self.counters_.garbage_args;
+                rqst.xprt->note_garbage();
                 answer(rqst, AcceptStat::garbage_args);
                 return;
         }
@@ -225,12 +228,16 @@ struct SvcLeaf {
         return true;
     }
 
-    // True when `call` is the copy of one that was answered, or is being executed: it is over.
+    // True when `call` is the copy of one that was answered, and so is over, or of one that is
+    // being executed. That one waits: its client has no other, if the connection of the first is
+    // gone, and RC repeats nothing.
     static bool is_copy(SvcDispatcher& self, SvcCall& call, const CallHeader& header) noexcept {
         if (!call.procedure->once || self.reply_cache_ == nullptr) return false;
         SvcRqst& rqst = *call.rqst;
-        const ReplyCache::Found found =
-            self.reply_cache_->begin(CallKey::of(rqst, header), call.began_ns, rqst.res_room);
+        const bool again = call.retry.call != nullptr;
+        Loop& loop = rqst.xprt->loop();
+        const ReplyCache::Found found = self.reply_cache_->begin(
+            CallKey::of(rqst, header), loop.now_ns(), rqst.res_room, again);
         switch (found.verdict) {
             case ReplyCache::Verdict::fresh:
                 call.once = found.entry;
@@ -238,7 +245,8 @@ struct SvcLeaf {
             case ReplyCache::Verdict::uncached:
                 return false;
             case ReplyCache::Verdict::in_progress:
-                drop(self, end_call(call));
+                call.retry.call = &call;
+                loop.arm(call.retry, loop.now_ns() + kRetryNs);
                 return true;
             case ReplyCache::Verdict::done:
                 break;
@@ -250,6 +258,13 @@ struct SvcLeaf {
         ++self.counters_.replies;
         ended.xprt->reply(ended);
         return true;
+    }
+    static void on_retry(Timer& timer) noexcept {
+        SvcCall& call = *static_cast<SvcRetry&>(timer).call;
+        CallHeader header;
+        const CallFault fault = decode_call(call.rqst->arg.head, header);
+        NR_ASSERT(fault == CallFault::none);  // it was decoded when it came
+        if (!is_copy(*call.dispatcher, call, header)) handle(call);
     }
 
     // Keeps the reply of a call that is to be executed once. One that failed before it was executed
@@ -320,10 +335,10 @@ struct SvcLeaf {
     // The next of the same storage takes its thread.
     static void leave_lane(SvcCall& call) noexcept {
         SvcDispatcher::Lane& lane = call.dispatcher->lane_of(call.storage);
-        if (lane.waiting.empty()) {
+        if (lane.turns.empty()) {
             --lane.out;
         } else {
-            call.rqst->xprt->loop().submit(lane.waiting.pop_front());
+            call.rqst->xprt->loop().submit(lane.pop());
         }
     }
 
@@ -347,6 +362,8 @@ struct SvcLeaf {
                         });
     }
 };
+
+SvcRetry::SvcRetry() noexcept : Timer(&SvcLeaf::on_retry) {}
 
 void SvcDispatcher::add(const SvcProgram& program) {
     for (const SvcProgram& other : programs_) {
@@ -395,6 +412,20 @@ void SvcDispatcher::dispatch(SvcRqst& rqst) noexcept {
     SvcLeaf::handle(call);
 }
 
+void SvcDispatcher::Lane::push(SvcWork& work) noexcept {
+    constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15u;
+    Flow& flow = flows[(address_of(work.call->rqst->xprt) * kMix >> 32) % kFlows];
+    if (flow.works.empty()) turns.push_back(flow);
+    flow.works.push_back(work);
+}
+
+SvcWork& SvcDispatcher::Lane::pop() noexcept {
+    Flow& flow = turns.pop_front();
+    SvcWork& work = flow.works.pop_front();
+    if (!flow.works.empty()) turns.push_back(flow);
+    return work;
+}
+
 SvcDispatcher::Lane& SvcDispatcher::lane_of(const void* storage) noexcept {
     constexpr std::uint64_t kGrain = 64;  // allocations lie apart by more
     return lanes_[address_of(storage) / kGrain % kLanes];
@@ -428,7 +459,7 @@ void SvcCall::leave_loop(SvcWork::Step away, SvcWork::Step back) noexcept {
     };
     SvcDispatcher::Lane& lane = dispatcher->lane_of(storage);
     if (lane.out >= dispatcher->lane_limit_) {
-        lane.waiting.push_back(work);
+        lane.push(work);
         return;
     }
     ++lane.out;

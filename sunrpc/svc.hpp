@@ -56,6 +56,14 @@ struct SvcWork : BlockingWork {
 
 enum class SvcEnding : std::uint8_t { none, reply, fail, drop };
 
+struct SvcCall;
+
+// A copy of a call that is being executed looks again now and then.
+struct SvcRetry final : Timer {
+    SvcRetry() noexcept;
+    SvcCall* call = nullptr;
+};
+
 // One call at the server, in its request's scratch.
 struct SvcCall {
     SvcRqst* rqst = nullptr;
@@ -79,7 +87,7 @@ struct SvcCall {
     // Runs `away` on a helper thread of the loop, where it may wait, and then `back` on the loop.
     // For a handler on the loop; `away` does not end the call. One at a time. Calls of one
     // `storage` take at most half of the threads, so that one that is slow, or gone, leaves the
-    // others to the rest.
+    // others to the rest; connections take turns.
     void leave_loop(SvcWork::Step away, SvcWork::Step back) noexcept;
     // Each of the three ends the call: the SvcCall, its arguments and its results are gone when it
     // returns. What the handler hung into `res` is the handler's to free, after reply().
@@ -99,6 +107,7 @@ struct SvcCall {
     SvcWork work;
     ReplyCache::Entry* once = nullptr;  // where its reply is kept
     std::uint64_t began_ns = 0;
+    SvcRetry retry;
 };
 
 struct SvcCounters {
@@ -135,11 +144,18 @@ class SvcDispatcher final : public Service {
     ReplyCache* reply_cache_ = nullptr;
     SvcCounters counters_;
     // Work of one storage, as far as there are lanes: two may share one.
+    // Of a lane, what waits for one connection: two may share one.
+    struct Flow : ListHook<Flow> {
+        List<SvcWork, BlockingWork> works;
+    };
+    static constexpr std::size_t kLanes = 61, kFlows = 16;
     struct Lane {
         std::uint32_t out = 0;
-        List<SvcWork, BlockingWork> waiting;
+        std::array<Flow, kFlows> flows;
+        List<Flow, Flow> turns;  // those that have works, whose turn it is first
+        void push(SvcWork& work) noexcept;
+        SvcWork& pop() noexcept;
     };
-    static constexpr std::size_t kLanes = 61;
     Lane& lane_of(const void* storage) noexcept;
     std::array<Lane, kLanes> lanes_;
     std::uint32_t lane_limit_ = 1;

@@ -100,4 +100,9 @@ struct RecvCtxt : ListHook<RecvCtxt>, sunrpc::SvcRqst {
     pools::Lease<pools::PageList> result;   // get_result_payload
 };
 
+// The Calls of one connection that wait for one kind of run.
+struct RunWaiters : ListHook<RunWaiters> {
+    List<RecvCtxt, RecvCtxt> calls;
+};
+
 }  // namespace nfsrdma::svcrdma

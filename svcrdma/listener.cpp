@@ -49,7 +49,9 @@ class Acceptor final : public Listener, public verbs::ListenHandler, public Conn
     static void on_grace(Timer& timer) noexcept;
     void close_idle() noexcept;
     void reject(verbs::CmId& id) noexcept;
-    void tell_refusal(const SockAddr& peer) noexcept;
+    bool may_come(const SockAddr& from, Peer*& peer) noexcept;
+    void tell_refusal(const SockAddr& peer, const char* why) noexcept;
+    void tell_no_memory(const SockAddr& peer, const Error& error) noexcept;
 
     Server server_;
     SockAddr local_;
@@ -139,27 +141,69 @@ void Acceptor::reject(verbs::CmId& id) noexcept {
 
 void Acceptor::on_connect_request(std::unique_ptr<verbs::CmId> id,
                                   const verbs::ConnectRequest& request) noexcept {
-    const auto slot = std::find(living_.begin(), living_.end(), nullptr);
-    if (slot == living_.end() && server_.refusals.pass(server_.device.loop().now_ns())) {
-        log::warn("refused a connection from {}: there are {} already, as many as may be",
-                  id->peer().to_string(), count_);
-    }
-    if (slot == living_.end() || server_.draining || request.initiator_depth == 0)
-        return reject(*id);
+    if (server_.draining || request.initiator_depth == 0) return reject(*id);
+    const SockAddr from = id->peer();
+    Peer* known = nullptr;
+    if (!may_come(from, known)) return reject(*id);
     verbs::CmId& peer = *id;
-    auto made = SvcTransport::create(server_, id, request);
+    auto made = SvcTransport::create(server_, known, id, request);
     if (!made) {
-        if (made.error().code == Errc::too_big && server_.options.memory != nullptr)
-            tell_refusal(peer.peer());
+        tell_no_memory(from, made.error());
         if (id != nullptr) reject(peer);
         return;
     }
-    *slot = *std::move(made);
+    *std::find(living_.begin(), living_.end(), nullptr) = *std::move(made);
     ++count_;
     ++server_.counters.accepted;
 }
 
-void Acceptor::tell_refusal(const SockAddr& peer) noexcept {
+// Whether there is room for one more, and the peer may have it: then it is counted as one of the
+// peer's.
+bool Acceptor::may_come(const SockAddr& from, Peer*& peer) noexcept {
+    ServerCounters& counters = server_.counters;
+    const ServerOptions& options = server_.options;
+    if (count_ == living_.size()) {
+        ++counters.refused_full;
+        tell_refusal(from, "there are as many connections as may be");
+        return false;
+    }
+    if (options.handshakes_max != 0 && server_.handshakes >= options.handshakes_max) {
+        ++counters.refused_handshakes;
+        tell_refusal(from, "too many connections are being made");
+        return false;
+    }
+    if (options.peers == nullptr) return true;
+    const Admission admission = options.peers->admit(from, server_.device.loop().now_ns(), peer);
+    switch (admission) {
+        case Admission::admitted:
+            return true;
+        case Admission::quarantined:
+            ++counters.refused_quarantined;
+            return false;  // was told when it began
+        case Admission::too_many:
+        case Admission::unknown:
+            ++counters.refused_per_peer;
+            break;
+        case Admission::too_fast:
+            ++counters.refused_too_fast;
+            break;
+    }
+    tell_refusal(from, to_string(admission));
+    return false;
+}
+
+void Acceptor::tell_refusal(const SockAddr& peer, const char* why) noexcept {
+    if (!server_.refusals.pass(server_.device.loop().now_ns())) return;
+    log::warn("refused a connection from {}: {} ({} more refused)", peer.to_string(), why,
+              server_.refusals.held_back());
+}
+
+void Acceptor::tell_no_memory(const SockAddr& peer, const Error& error) noexcept {
+    if (error.code == Errc::refused) {  // of the peer's own
+        ++server_.counters.refused_per_peer;
+        return tell_refusal(peer, error.what);
+    }
+    if (error.code != Errc::too_big || server_.options.memory == nullptr) return;
     ++server_.counters.refused_for_memory;
     if (!server_.refusals.pass(server_.device.loop().now_ns())) return;
     const MemoryBudget& memory = *server_.options.memory;

@@ -8,6 +8,7 @@
 #include "pools/provision.hpp"
 #include "sunrpc/xprt.hpp"
 #include "svcrdma/memory_budget.hpp"
+#include "svcrdma/peer_table.hpp"
 #include "verbs/device.hpp"
 
 // The RPC-over-RDMA server transport: accepts connections of one loop and serves a sunrpc::Service
@@ -26,11 +27,19 @@ struct ServerOptions {
     // Shared with other listeners, and outlives this one: what does not fit in is refused. nullptr:
     // no limit.
     MemoryBudget* memory = nullptr;
+    // Limits and rates of each peer, and who is in quarantine; shared with other listeners, and
+    // outlives this one. nullptr: no limits.
+    PeerTable* peers = nullptr;
+    // Connections of this listener that are being made; more are rejected. 0: no limit.
+    std::uint32_t handshakes_max = 0;
     // Payload runs of max_payload shared by all connections of the loop.
     std::uint32_t payload_runs = 64;
     std::uint64_t idle_timeout_ns = 0;  // 0: never
     // A peer that takes none of its replies for so long is given up.
     std::uint64_t stall_timeout_ns = 30 * kNsPerSec;
+    // A connection on which nothing was heard for so long is asked whether its peer lives, by an
+    // RDMA WRITE of no bytes that its device answers. 0: never.
+    std::uint64_t keepalive_ns = 0;
     // Where the stages of each call are noted, or nullptr; outlives the listener.
     TraceRing* trace = nullptr;
 };
@@ -46,6 +55,13 @@ struct ServerCounters {
     std::uint64_t payload_copied_bytes = 0;
     std::uint64_t in_flight_max = 0;
     std::uint64_t refused_for_memory = 0;  // connections; also counted in `rejected`
+    // Connections, by why they were rejected; also counted in `rejected`.
+    std::uint64_t refused_quarantined = 0, refused_per_peer = 0, refused_too_fast = 0;
+    std::uint64_t refused_full = 0, refused_handshakes = 0;
+    std::uint64_t peer_faults = 0;                 // garbage, and accesses without a right
+    std::uint64_t quarantines = 0;                 // that began here
+    std::uint64_t waited_for_peer = 0;             // calls, while their peer had as many as it may
+    std::uint64_t keepalives = 0, peers_lost = 0;  // asked; connections whose peer did not answer
     std::uint64_t grants_raised = 0, grants_lowered = 0, raises_refused = 0;
 };
 

@@ -38,6 +38,26 @@ Sizes sizes(const ServerOptions& options) noexcept {
     return s;
 }
 
+template <class Ring>
+void queue(Ring& ring, RunWaiters& waiters, RecvCtxt& call) noexcept {
+    if (waiters.calls.empty()) ring.push_back(waiters);
+    waiters.calls.push_back(call);
+}
+
+template <class Ring>
+void unqueue(Ring& ring, RunWaiters& waiters, RecvCtxt& call) noexcept {
+    waiters.calls.erase(call);
+    if (waiters.calls.empty()) ring.erase(waiters);
+}
+
+// As unqueue; its connection has had its turn.
+template <class Ring>
+void serve_next(Ring& ring, RunWaiters& waiters, RecvCtxt& call) noexcept {
+    waiters.calls.erase(call);
+    ring.erase(waiters);
+    if (!waiters.calls.empty()) ring.push_back(waiters);
+}
+
 }  // namespace
 
 std::uint32_t PayloadRuns::header_room(const pools::Demand& demand) noexcept {
@@ -69,12 +89,12 @@ Result<std::unique_ptr<PayloadRuns>> PayloadRuns::create(pools::Arena& arena,
 }
 
 PayloadRuns::~PayloadRuns() {
-    NR_ASSERT(message_waiters_.empty() && payload_waiters_.empty());
+    NR_ASSERT(message_ring_.empty() && payload_ring_.empty());
 }
 
 bool PayloadRuns::take_message(RecvCtxt& call, ServerCounters& counters) noexcept {
     if (call.message) return true;
-    if (message_waiters_.empty()) {
+    if (message_ring_.empty()) {
         if (auto lease = messages_->get(1)) {
             call.message = *std::move(lease);
             return true;
@@ -82,7 +102,7 @@ bool PayloadRuns::take_message(RecvCtxt& call, ServerCounters& counters) noexcep
     }
     ++counters.waited_for_message_run;
     call.wait = Wait::message_run;
-    message_waiters_.push_back(call);
+    queue(message_ring_, call.transport->message_waiters(), call);
     return false;
 }
 
@@ -91,12 +111,12 @@ bool PayloadRuns::take_args(RecvCtxt& call, std::uint32_t bytes,
     if (call.args) return true;
     call.run_bytes = bytes;
     call.wait = Wait::args_run;
-    if (payload_waiters_.empty() && try_payload(call) == Outcome::taken) {
+    if (payload_ring_.empty() && try_payload(call) == Outcome::taken) {
         call.wait = Wait::none;
         return true;
     }
     ++counters.waited_for_payload;
-    payload_waiters_.push_back(call);
+    queue(payload_ring_, call.transport->payload_waiters(), call);
     return false;
 }
 
@@ -104,11 +124,11 @@ bool PayloadRuns::take_result(RecvCtxt& call, std::uint32_t bytes,
                               ServerCounters& counters) noexcept {
     call.run_bytes = bytes;
     const Wait before = std::exchange(call.wait, Wait::result_run);
-    if (payload_waiters_.empty() && try_payload(call) == Outcome::taken) {
+    if (payload_ring_.empty() && try_payload(call) == Outcome::taken) {
         call.wait = before;
         return true;
     }
-    payload_waiters_.push_back(call);
+    queue(payload_ring_, call.transport->payload_waiters(), call);
     serve();  // arguments that wait in front for a second run do not hold up a result
     if (call.result) {
         call.wake_service = false;
@@ -149,11 +169,11 @@ void PayloadRuns::release(pools::PageList& list) noexcept {
 void PayloadRuns::forget(RecvCtxt& call) noexcept {
     switch (call.wait) {
         case Wait::message_run:
-            message_waiters_.erase(call);
+            unqueue(message_ring_, call.transport->message_waiters(), call);
             break;
         case Wait::args_run:
         case Wait::result_run:
-            payload_waiters_.erase(call);
+            unqueue(payload_ring_, call.transport->payload_waiters(), call);
             break;
         case Wait::none:
         case Wait::ready:
@@ -164,34 +184,49 @@ void PayloadRuns::forget(RecvCtxt& call) noexcept {
     serve();  // whoever stood behind it may be served by what is there
 }
 
-// In order. One exception: a result may go before arguments that would take the last large run.
+// The connections in turn, each one's Calls in order. One exception: a result may go before
+// arguments that would take the last large run.
 void PayloadRuns::serve() noexcept {
-    while (!message_waiters_.empty()) {
-        RecvCtxt& call = message_waiters_.front();
-        auto lease = messages_->get(1);
-        if (!lease) break;
-        message_waiters_.erase(call);
-        call.message = *std::move(lease);
-        call.wait = Wait::none;
-        call.transport->make_ready(call);
+    while (serve_message()) {
     }
     bool reserved = false;
-    for (auto at = payload_waiters_.begin(); at != payload_waiters_.end();) {
-        RecvCtxt& call = *at;
-        ++at;
-        const bool args = call.wait == Wait::args_run;
-        if (args && reserved) continue;
-        const Outcome outcome = try_payload(call);
-        if (outcome == Outcome::dry) return;
-        if (outcome == Outcome::reserved) {
-            reserved = true;
-            continue;
-        }
-        payload_waiters_.erase(call);
-        call.wait = Wait::none;
-        call.wake_service = !args;
-        call.transport->make_ready(call);
+    while (serve_payload(reserved)) {
     }
+}
+
+bool PayloadRuns::serve_message() noexcept {
+    if (message_ring_.empty()) return false;
+    auto lease = messages_->get(1);
+    if (!lease) return false;
+    RunWaiters& turn = message_ring_.front();
+    RecvCtxt& call = turn.calls.front();
+    serve_next(message_ring_, turn, call);
+    call.message = *std::move(lease);
+    call.wait = Wait::none;
+    call.transport->make_ready(call);
+    return true;
+}
+
+// `reserved`: no arguments can be served any more.
+bool PayloadRuns::serve_payload(bool& reserved) noexcept {
+    for (RunWaiters& turn : payload_ring_) {
+        for (RecvCtxt& call : turn.calls) {
+            const bool args = call.wait == Wait::args_run;
+            if (args && reserved) continue;
+            const Outcome outcome = try_payload(call);
+            if (outcome == Outcome::dry) return false;
+            if (outcome == Outcome::reserved) {
+                reserved = true;
+                continue;
+            }
+            serve_next(payload_ring_, turn, call);
+            call.wait = Wait::none;
+            call.wake_service = !args;
+            call.transport->make_ready(call);
+            return true;
+        }
+    }
+    return false;
 }
 
 bool PayloadRuns::full() const noexcept {

@@ -13,8 +13,9 @@ namespace nfsrdma::svcrdma {
 // payload runs, into which arguments are pulled and from which results are pushed.
 //
 // Operation. A Call takes a message run first, then perhaps a payload run for its arguments, then
-// perhaps one for its result. What is not free is waited for, first come first served, over all
-// connections of the loop.
+// perhaps one for its result. What is not free is waited for: by the Calls of a connection first
+// come first served, by the connections of the loop in turn, so that one with many Calls does not
+// hold up one with few.
 //
 // Ownership. (1) A run is held by one RecvCtxt, in one of its three leases, until give_back. (2) No
 // cycle of waiting: message runs are taken before payload runs and never after, and arguments never
@@ -47,14 +48,17 @@ class PayloadRuns {
     void forget(RecvCtxt& call) noexcept;
     bool full() const noexcept;
     // Somebody waits: there is more work than memory.
-    bool scarce() noexcept { return !message_waiters_.empty() || !payload_waiters_.empty(); }
+    bool scarce() noexcept { return !message_ring_.empty() || !payload_ring_.empty(); }
 
   private:
     enum class Outcome : std::uint8_t { taken, dry, reserved };
+    using Ring = List<RunWaiters, RunWaiters>;  // whose turn it is stands first
     Outcome try_payload(RecvCtxt& call) noexcept;
     void serve() noexcept;
+    bool serve_message() noexcept;
+    bool serve_payload(bool& reserved) noexcept;
     std::unique_ptr<pools::PageListPool> messages_, payloads_;
-    List<RecvCtxt, RecvCtxt> message_waiters_, payload_waiters_;
+    Ring message_ring_, payload_ring_;
     std::uint32_t large_count_ = 0;
     std::uint32_t args_large_ = 0;  // large runs that arguments hold: always below large_count_
 };

@@ -13,6 +13,7 @@ constexpr rpcrdma::PclLimits kLimits{1u << 30, 1u << 31};
 Stage refuse(RecvCtxt& call, rpcrdma::HeaderFault fault) noexcept {
     ServerCounters& counters = call.transport->server().counters;
     ++counters.bad_headers;
+    call.transport->note_fault();
     switch (fault) {
         case rpcrdma::HeaderFault::err_vers:
             call.answer = Answer::err_vers;

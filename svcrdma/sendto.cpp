@@ -101,7 +101,10 @@ void on_sent(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
     send.pending = false;
     send.finished = true;
     send.call->transport->on_send_home();
-    if (wc.status != verbs::WcStatus::success) transport.close();
+    if (wc.status != verbs::WcStatus::success) {
+        transport.note_lost(wc.status);
+        transport.close();
+    }
     transport.io().on_send_room();
     transport.make_ready(*send.call);
 }

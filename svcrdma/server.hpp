@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "base/list.hpp"
 #include "base/log.hpp"
 #include "pools/io.hpp"
 #include "pools/page_list.hpp"
@@ -14,6 +15,11 @@
 namespace nfsrdma::svcrdma {
 
 class SvcTransport;
+
+// A connection's place in the queue of those that wait for another call of their peer to end.
+struct PeerWaiter : ListHook<PeerWaiter> {
+    SvcTransport* transport = nullptr;
+};
 
 // Told by a connection when nothing of it is lent any more and every event that it was owed has
 // come.
@@ -43,7 +49,10 @@ struct Server {
     std::vector<std::span<std::byte>> slabs;
     log::RateLimit refusals{kNsPerSec};
     ServerCounters counters;
-    bool draining = false;  // new Calls are not answered any more
+    bool draining = false;         // new Calls are not answered any more
+    std::uint32_t handshakes = 0;  // connections that are being made
+    // Connections with frames whose peer has as many calls in progress as it may.
+    List<PeerWaiter, PeerWaiter> peer_waiters;
 
     // A connection begins with few credits, and what they need; both grow with its use.
     std::uint32_t first_credits() const noexcept;

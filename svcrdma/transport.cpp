@@ -21,23 +21,29 @@ void SvcTransport::WorkTask::run_work(Task& task) noexcept {
     self.transport->work();
 }
 
-SvcTransport::SvcTransport(Server& server, std::unique_ptr<verbs::CmId> id) noexcept
+SvcTransport::SvcTransport(Server& server, Peer* peer, std::unique_ptr<verbs::CmId> id) noexcept
     : server_(server),
       id_(std::move(id)),
       peer_(id_->peer()),
+      known_peer_(peer),
       trace_connection_(static_cast<std::uint32_t>(server.counters.accepted) + 1),
       idle_timer_(&SvcTransport::on_idle),
       stall_timer_(&SvcTransport::on_stall),
-      drain_timer_(&SvcTransport::on_drain) {
+      drain_timer_(&SvcTransport::on_drain),
+      keepalive_timer_(&SvcTransport::on_keepalive),
+      peer_timer_(&SvcTransport::on_peer_wait) {
+    ++server_.handshakes;
     work_.transport = this;
     idle_timer_.transport = stall_timer_.transport = drain_timer_.transport = this;
+    keepalive_timer_.transport = peer_timer_.transport = probe_.transport = this;
+    peer_waiter_.transport = this;
 }
 
-Result<std::unique_ptr<SvcTransport>> SvcTransport::create(Server& server,
+Result<std::unique_ptr<SvcTransport>> SvcTransport::create(Server& server, Peer* peer,
                                                            std::unique_ptr<verbs::CmId>& id,
                                                            const verbs::ConnectRequest& request) {
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): private constructor
-    std::unique_ptr<SvcTransport> self(new SvcTransport(server, std::move(id)));
+    std::unique_ptr<SvcTransport> self(new SvcTransport(server, peer, std::move(id)));
     const std::uint32_t depth = std::min<std::uint32_t>(
         request.initiator_depth, std::max(1u, server.device.caps().max_read_depth));
     if (auto made = self->make_all(depth); !made) {
@@ -94,100 +100,6 @@ Result<void> SvcTransport::make_qp() {
     return {};
 }
 
-Result<void> SvcTransport::charge(std::uint64_t bytes) noexcept {
-    if (!server_.charge(bytes)) return Error{Errc::too_big, 0, "the memory budget is used up"};
-    charged_ += bytes;
-    return {};
-}
-
-Result<void> SvcTransport::make_contexts(std::uint32_t count) {
-    const std::uint32_t scratch_each = align_up(server_.service.scratch_bytes(), 64u);
-    NR_TRY(charge(count * server_.scratch_bytes()));
-    ContextBlock block;
-    block.count = count;
-    block.scratch = std::make_unique<CacheLine[]>(std::size_t{count} * (scratch_each / 64));
-    block.contexts = std::make_unique<RecvCtxt[]>(count);
-    for (std::uint32_t i = 0; i < count; ++i) {
-        RecvCtxt& call = block.contexts[i];
-        call.transport = this;
-        call.xprt = this;
-        call.send.call = &call;
-        if (scratch_each > 0) {
-            std::byte* const first = block.scratch[std::size_t{i} * (scratch_each / 64)].bytes;
-            call.scratch = {first, scratch_each};
-        }
-        free_.push_back(call);
-    }
-    contexts_.push_back(std::move(block));
-    contexts_count_ += count;
-    return {};
-}
-
-Result<void> SvcTransport::make_receives(std::uint32_t count) {
-    const std::uint32_t bytes_each = server_.options.demand.inline_size;
-    NR_TRY(charge(server_.slab_bytes(count)));
-    NR_TRY_ASSIGN(const std::span<std::byte> slab, server_.get_slab(count));
-    slabs_.push_back(slab);
-    auto bufs = std::make_unique<RecvBuf[]>(count);
-    for (std::uint32_t i = 0; i < count; ++i) {
-        RecvBuf& buf = bufs[i];
-        buf.xprt = this;
-        buf.memory = slab.subspan(std::size_t{i} * bytes_each, bytes_each);
-        buf.done = &SvcTransport::on_recv;
-        buf.sge = io_->sge(buf.memory);
-        buf.wr.cqe = &buf;
-        buf.wr.sgl = {&buf.sge, 1};
-        idle_.push_back(buf);
-    }
-    bufs_.push_back(std::move(bufs));
-    bufs_count_ += count;
-    return {};
-}
-
-// Growth.
-
-// A peer that keeps all of its credits busy, or makes many calls with them, has use for more.
-void SvcTransport::note_use() noexcept {
-    ++calls_;
-    if (credits_ == server_.provision.credits || requested_ <= credits_) return;
-    constexpr std::uint32_t kCallsPerCredit = 2;
-    ++calls_since_raise_;
-    if (held_ >= credits_ || calls_since_raise_ >= kCallsPerCredit * credits_) raise_credits();
-}
-
-void SvcTransport::raise_credits() noexcept {
-    calls_since_raise_ = 0;
-    const std::uint32_t more = server_.more_credits(credits_);
-    if (!make_receives(Server::receives(more) - Server::receives(credits_))) {
-        ++server_.counters.raises_refused;
-        return;
-    }
-    ++server_.counters.grants_raised;
-    credits_ = more;
-    post_receives();
-}
-
-// As many as the credits may have in progress; half as many again each time.
-void SvcTransport::add_contexts() noexcept {
-    const std::uint32_t most = Server::contexts(credits_);
-    if (contexts_count_ >= most) return;
-    static_cast<void>(
-        make_contexts(std::min(most - contexts_count_, std::max(contexts_count_ / 2, 1u))));
-}
-
-// Halved at most once a round trip of all that are out, raised by one with every reply.
-void SvcTransport::adapt_grant() noexcept {
-    if (replies_until_cut_ > 0) --replies_until_cut_;
-    if (!server_.runs->scarce()) {
-        grant_limit_ = std::min(grant_limit_ + 1, credits_);
-        return;
-    }
-    if (replies_until_cut_ > 0 || grant_limit_ == 1) return;
-    grant_limit_ = std::max(grant_limit_ / 2, 1u);
-    replies_until_cut_ = grant_limit_;
-    ++server_.counters.grants_lowered;
-}
-
 ConnectionStats SvcTransport::stats() const noexcept {
     ConnectionStats out;
     out.peer = peer_;
@@ -218,7 +130,7 @@ Result<void> SvcTransport::accept(const verbs::ConnectRequest& request) {
 
 SvcTransport::~SvcTransport() {
     if (work_.scheduled) loop().cancel(work_);
-    NR_ASSERT(contexts_count_ == free_.size());
+    NR_ASSERT(contexts_count_ == free_.size() && !probe_.pending);
     NR_ASSERT(qp_ == nullptr || qp_->outstanding() == 0);
     free_.clear();
     idle_.clear();
@@ -228,7 +140,11 @@ SvcTransport::~SvcTransport() {
     if (cq_ != nullptr) loop().remove(*cq_);
     for (const std::span<std::byte> slab : slabs_)
         server_.put_slab(slab);
+    end_handshake();
     server_.discharge(charged_);
+    if (known_peer_ == nullptr) return;
+    server_.options.peers->give_back_memory(*known_peer_, charged_);
+    server_.options.peers->leave(*known_peer_);
 }
 
 // What the service sees.
@@ -301,7 +217,7 @@ void SvcTransport::work() noexcept {
         advance_while_it_goes(*this, call);
     }
     retry_transfers();
-    if (!arrived_.empty() && !free_.empty()) schedule();
+    if (!arrived_.empty() && !free_.empty() && !waits_for_peer()) schedule();
     if (idle_.size() >= receive_batch()) post_receives();
     if (closing()) {
         replies_.flush();
@@ -314,7 +230,7 @@ void SvcTransport::work() noexcept {
 void SvcTransport::start_calls() noexcept {
     while (state_ == State::open && !arrived_.empty()) {
         if (free_.empty()) add_contexts();
-        if (free_.empty()) break;
+        if (free_.empty() || !begin_request()) break;
         RecvBuf& buf = arrived_.pop_front();
         RecvCtxt& call = free_.pop_front();
         call.buf = &buf;
@@ -378,11 +294,12 @@ void SvcTransport::on_recv(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
         return;
     }
     buf.length = wc.byte_len;
-    self.last_call_ns_ = self.loop().now_ns();
+    self.last_call_ns_ = self.heard_ns_ = self.loop().now_ns();
     // We gave it no key that it could invalidate.
     if (wc.with_invalidate && self.io_->on_remote_invalidate(wc.invalidated) == nullptr) {
         --self.held_;
         self.idle_.push_back(buf);
+        self.note_fault();
         self.close();
         return;
     }
@@ -437,6 +354,7 @@ void SvcTransport::release(RecvCtxt& call) noexcept {
     call.arg = {};
     call.res = {};
     server_.runs->give_back(call);
+    end_request();
     free_.push_front(call);  // what was used last is in the cache
 }
 
@@ -452,6 +370,8 @@ void SvcTransport::on_cm_event(verbs::CmId& id, const verbs::CmEvent& event) noe
                 return;
             }
             state_ = State::open;
+            end_handshake();
+            watch_peer();
             if (event.initiator_depth > 0) io_->set_read_depth(event.initiator_depth);
             schedule();
             return;
@@ -472,6 +392,10 @@ void SvcTransport::close() noexcept {
     state_ = State::closing;
     loop().disarm(idle_timer_);
     loop().disarm(stall_timer_);
+    loop().disarm(keepalive_timer_);
+    stop_waiting_for_peer();
+    if (std::exchange(has_place_, false)) end_request();
+    end_handshake();
     if (was_open && event_owed_) id_->disconnect();
     if (qp_ != nullptr && !qp_->in_error()) qp_->set_error();
     schedule();
@@ -513,57 +437,18 @@ void SvcTransport::drain() noexcept {
         drained_ = true;
         io_->on_disconnect();
         abort_calls();
+        if (qp_->counters().peer_faults > 0) note_fault();
     }
     if (event_owed_ || free_.size() != contexts_count_) return;
     NR_ASSERT(idle_.size() == bufs_count_ && io_->full());
     over_ = true;
     loop().disarm(drain_timer_);
+    server_.service.on_end(*this);
     server_.owner->on_connection_over(*this);
 }
 
 void SvcTransport::on_drain(Timer& timer) noexcept {
     static_cast<OwnedTimer&>(timer).transport->schedule();
-}
-
-void SvcTransport::watch_idle() noexcept {
-    if (server_.options.idle_timeout_ns == 0 || closing()) return;
-    last_call_ns_ = loop().now_ns();
-    loop().arm(idle_timer_, last_call_ns_ + server_.options.idle_timeout_ns);
-}
-
-// B64: a connection that nobody uses is closed.
-void SvcTransport::on_idle(Timer& timer) noexcept {
-    SvcTransport& self = *static_cast<OwnedTimer&>(timer).transport;
-    const std::uint64_t now = self.loop().now_ns();
-    const std::uint64_t timeout = self.server_.options.idle_timeout_ns;
-    if (self.calls_in_progress() == 0 && now >= self.last_call_ns_ + timeout) return self.close();
-    const std::uint64_t from = self.calls_in_progress() > 0 ? now : self.last_call_ns_;
-    self.loop().arm(self.idle_timer_, from + timeout);
-}
-
-// A peer without a Receive for its answer is retried for as long as it told the device to: for
-// ever, if it likes. What its replies hold is shared with other connections, so patience ends here.
-// The timer runs only while a reply is out.
-void SvcTransport::on_send_lent() noexcept {
-    if (sends_lent_++ > 0) return;
-    send_progress_ns_ = loop().now_ns();
-    if (!stall_timer_.armed() && !closing())
-        loop().arm(stall_timer_, send_progress_ns_ + server_.options.stall_timeout_ns);
-}
-
-void SvcTransport::on_send_home() noexcept {
-    NR_ASSERT(sends_lent_ > 0);
-    --sends_lent_;
-    send_progress_ns_ = loop().now_ns();
-}
-
-void SvcTransport::on_stall(Timer& timer) noexcept {
-    SvcTransport& self = *static_cast<OwnedTimer&>(timer).transport;
-    if (self.sends_lent_ == 0) return;
-    const std::uint64_t end = self.send_progress_ns_ + self.server_.options.stall_timeout_ns;
-    if (self.loop().now_ns() < end) return self.loop().arm(self.stall_timer_, end);
-    ++self.server_.counters.stalled;
-    self.close();
 }
 
 }  // namespace nfsrdma::svcrdma

@@ -40,8 +40,9 @@ class SvcTransport final : public sunrpc::SvcXprt,
   public:
     // Makes all pools and the queue pair, posts the Receives and accepts. Errors are the device's
     // or the pools', and `id` is still the caller's then. When Receives were posted but accepting
-    // failed the object exists, closing.
-    static Result<std::unique_ptr<SvcTransport>> create(Server& server,
+    // failed the object exists, closing. `peer` was admitted, or is nullptr, and is left in any
+    // case.
+    static Result<std::unique_ptr<SvcTransport>> create(Server& server, Peer* peer,
                                                         std::unique_ptr<verbs::CmId>& id,
                                                         const verbs::ConnectRequest& request);
     SvcTransport(const SvcTransport&) = delete;
@@ -59,11 +60,15 @@ class SvcTransport final : public sunrpc::SvcXprt,
     void reply(sunrpc::SvcRqst& rqst) noexcept override;
     void drop(sunrpc::SvcRqst& rqst) noexcept override;
     void release_payload(void* cookie) noexcept override;
+    void note_garbage() noexcept override { note_fault(); }
     void on_cm_event(verbs::CmId& id, const verbs::CmEvent& event) noexcept override;
 
+    // The peer broke the rules. Too often, and it is in quarantine: closes the connection.
+    void note_fault() noexcept;
     // Idempotent; what is in progress is given up.
     void close() noexcept;
     bool closing() const noexcept { return state_ == State::closing; }
+    bool waits_for_peer() const noexcept { return peer_waiter_.linked(); }
     std::uint32_t calls_in_progress() const noexcept { return contexts_count_ - free_.size(); }
     const pools::IoCounters& io_counters() const noexcept { return io_->counters(); }
     ConnectionStats stats() const noexcept;
@@ -73,6 +78,8 @@ class SvcTransport final : public sunrpc::SvcXprt,
     pools::Io& io() noexcept { return *io_; }
     verbs::QueuePair* qp() noexcept { return qp_; }
     ReplyBatch& replies() noexcept { return replies_; }
+    RunWaiters& message_waiters() noexcept { return message_waiters_; }
+    RunWaiters& payload_waiters() noexcept { return payload_waiters_; }
     const rpcrdma::InlineLimits& inline_limits() const noexcept { return inline_; }
     bool may_invalidate() const noexcept { return may_invalidate_; }
     // Notes the stage that `call` is in now.
@@ -90,6 +97,8 @@ class SvcTransport final : public sunrpc::SvcXprt,
     // A reply was given to the device, or has come back from it.
     void on_send_lent() noexcept;
     void on_send_home() noexcept;
+    // Work of ours failed: notes when it did for want of an answer.
+    void note_lost(verbs::WcStatus status) noexcept;
     // What to grant in an answer to a peer that asks for `requested`.
     std::uint32_t grant(std::uint32_t requested) noexcept;
     // `call` is over: its memory goes home.
@@ -108,7 +117,14 @@ class SvcTransport final : public sunrpc::SvcXprt,
         SvcTransport* transport = nullptr;
     };
 
-    SvcTransport(Server& server, std::unique_ptr<verbs::CmId> id) noexcept;
+    // The RDMA WRITE of no bytes.
+    struct Probe : verbs::Cqe, pools::Posting {
+        SvcTransport* transport = nullptr;
+        verbs::SendWr wr;
+        bool pending = false;
+    };
+
+    SvcTransport(Server& server, Peer* peer, std::unique_ptr<verbs::CmId> id) noexcept;
     Result<void> make_all(std::uint32_t read_depth);
     Result<void> make_pools(std::uint32_t read_depth);
     Result<void> make_qp();
@@ -125,6 +141,16 @@ class SvcTransport final : public sunrpc::SvcXprt,
     static void on_idle(Timer& timer) noexcept;
     static void on_stall(Timer& timer) noexcept;
     static void on_drain(Timer& timer) noexcept;
+    static void on_keepalive(Timer& timer) noexcept;
+    static void on_peer_wait(Timer& timer) noexcept;
+    static void on_probed(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept;
+    void end_handshake() noexcept;
+    bool begin_request() noexcept;
+    void end_request() noexcept;
+    SvcTransport* next_of_peer() noexcept;
+    void stop_waiting_for_peer() noexcept;
+    void watch_peer() noexcept;
+    void post_probe() noexcept;
     void schedule() noexcept;
     void work() noexcept;
     void start_calls() noexcept;
@@ -141,6 +167,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     verbs::QueuePair* qp_ = nullptr;
     std::unique_ptr<pools::Io> io_;
     SockAddr peer_;
+    Peer* known_peer_ = nullptr;  // its place in the table, which this counts in
     std::uint32_t trace_connection_;
     State state_ = State::accepting;
     bool event_owed_ = false;  // `disconnected` will come
@@ -150,6 +177,9 @@ class SvcTransport final : public sunrpc::SvcXprt,
     bool retrying_ = false;       // them
     bool transfers_grew_ = false;
     bool may_invalidate_ = false;
+    bool handshaking_ = true;
+    bool has_place_ = false;  // among the calls in progress of its peer, for the next call
+    bool lost_ = false;       // the peer did not answer
     rpcrdma::InlineLimits inline_;
 
     struct alignas(64) CacheLine {
@@ -173,14 +203,18 @@ class SvcTransport final : public sunrpc::SvcXprt,
     std::uint64_t calls_ = 0;
     List<RecvCtxt, RecvCtxt> free_, ready_, transfer_waiters_;
     List<RecvBuf, RecvBuf> arrived_, idle_;
+    RunWaiters message_waiters_, payload_waiters_;
     std::uint32_t posted_ = 0, held_ = 0;
     ReplyBatch replies_{*this};
     WorkTask work_;
-    OwnedTimer idle_timer_, stall_timer_, drain_timer_;
+    OwnedTimer idle_timer_, stall_timer_, drain_timer_, keepalive_timer_, peer_timer_;
+    Probe probe_;
+    PeerWaiter peer_waiter_;
     std::uint32_t sends_lent_ = 0;
     std::uint64_t send_progress_ns_ =
         0;  // when a reply was last taken by the peer, or the first lent
     std::uint64_t last_call_ns_ = 0;
+    std::uint64_t heard_ns_ = 0;  // a Call, or the answer to something that we sent
 };
 
 }  // namespace nfsrdma::svcrdma

@@ -235,17 +235,32 @@ TEST_F(ReplyCacheSvcTest, SameXidWithOtherContentIsAnotherCall) {
     EXPECT_EQ(cache.counters().replayed, 0u);
 }
 
-TEST_F(ReplyCacheSvcTest, B85_CopyOfACallInProgressIsDropped) {
+TEST_F(ReplyCacheSvcTest, B85_CopyOfACallInProgressIsAnsweredWhenTheFirstIs) {
     const RawReply first = server(0).raw_call(call(blob::hold, {}));
     EXPECT_FALSE(first.answered || first.dropped);
     ASSERT_EQ(state.held.size(), 1u);
-    EXPECT_TRUE(server(1).raw_call(call(blob::hold, {})).dropped);
+    const RawReply waits = server(1).raw_call(call(blob::hold, {}));
+    EXPECT_FALSE(waits.answered || waits.dropped);
+    world.run_until([] { return false; }, kNsPerSec);
     EXPECT_EQ(state.held.size(), 1u);
+    EXPECT_EQ(dispatcher.counters().replies, 0u);
     state.held.front()->reply();
+    EXPECT_TRUE(world.run_until([&] { return dispatcher.counters().replies == 2; }, kNsPerSec));
+    EXPECT_EQ(cache.counters().in_progress, 1u);
     const RawReply copy = server(1).raw_call(call(blob::hold, {}));
     ASSERT_TRUE(copy.answered);
     EXPECT_EQ(copy.word(5), 0u);
     EXPECT_EQ(state.held.size(), 1u);
+}
+
+TEST_F(ReplyCacheSvcTest, CopyIsExecutedWhereTheFirstCameToNothing) {
+    server(0).raw_call(call(blob::hold, {}));
+    server(1).raw_call(call(blob::hold, {}));
+    ASSERT_EQ(state.held.size(), 1u);
+    state.held.front()->drop();
+    EXPECT_TRUE(world.run_until([&] { return state.held.size() == 2; }, kNsPerSec));
+    state.held.back()->reply();
+    EXPECT_EQ(dispatcher.counters().replies, 1u);
 }
 
 TEST_F(ReplyCacheSvcTest, WhatFailedOrWasDroppedMayComeAgain) {

@@ -299,6 +299,7 @@ int check(const Options& options) {
     std::string list = listing(specs);
     for (const std::string& text : handles.plan)
         list += text + "\n";
+    list += to_string(options.services.peers) + "\n";
     const RealClock clock;
     const std::string who = nfs::Identity(identity_options(options), clock).describe();
     static_cast<void>(std::printf(

@@ -175,6 +175,26 @@ std::uint64_t sum_of(const Snapshot& snapshot, Get get) {
     return sum;
 }
 
+void add_peers(Families& out, const Snapshot& s) {
+    const auto sum = [&s](std::uint64_t svcrdma::ServerCounters::*field) {
+        return sum_of(s, [field](const LoopStats& loop) { return loop.rdma.*field; });
+    };
+    using Counters = svcrdma::ServerCounters;
+    out.gauge("nfsrdmad_peers_known", "Addresses that are connected or remembered.", s.peers.known);
+    out.gauge("nfsrdmad_peers_quarantined", "Of those, in quarantine.", s.peers.quarantined);
+    out.counter("nfsrdmad_peer_faults_total",
+                "Messages and accesses of peers that break the protocol.",
+                sum(&Counters::peer_faults));
+    out.counter("nfsrdmad_quarantines_total", "Quarantines that began.", s.peers.quarantines);
+    out.counter("nfsrdmad_waits_for_peer_total",
+                "Times that calls waited because their peer had as many as it may.",
+                sum(&Counters::waited_for_peer));
+    out.counter("nfsrdmad_keepalives_total", "Quiet clients that were asked whether they live.",
+                sum(&Counters::keepalives));
+    out.counter("nfsrdmad_peers_lost_total", "Connections whose client did not answer any more.",
+                sum(&Counters::peers_lost));
+}
+
 void add_transport(Families& out, const Snapshot& s) {
     const auto sum = [&s](std::uint64_t svcrdma::ServerCounters::*field) {
         return sum_of(s, [field](const LoopStats& loop) { return loop.rdma.*field; });
@@ -188,10 +208,23 @@ void add_transport(Families& out, const Snapshot& s) {
                 sum(&Counters::rejected));
     out.counter("nfsrdmad_connections_refused_for_memory_total",
                 "Of those, for want of memory (--memory).", sum(&Counters::refused_for_memory));
+    struct Reason {
+        const char* name;
+        std::uint64_t Counters::*value;
+    };
+    constexpr Reason kReasons[] = {
+        {"quarantine", &Counters::refused_quarantined}, {"peer", &Counters::refused_per_peer},
+        {"rate", &Counters::refused_too_fast},          {"full", &Counters::refused_full},
+        {"handshakes", &Counters::refused_handshakes},  {"memory", &Counters::refused_for_memory}};
+    MetricFamily& refused = out.family("nfsrdmad_connections_refused_total",
+                                       "Of those rejected, by the reason.", MetricType::Counter);
+    for (const Reason& reason : kReasons)
+        Families::add_counter(refused, {{"reason", reason.name}}, sum(reason.value));
     out.counter("nfsrdmad_connections_stalled_total", "Given up: they took no replies.",
                 sum(&Counters::stalled));
     out.counter("nfsrdmad_bad_headers_total", "RPC-over-RDMA headers that break the rules.",
                 sum(&Counters::bad_headers));
+    add_peers(out, s);
     out.counter("nfsrdmad_grants_raised_total", "Times that a connection's credits grew.",
                 sum(&Counters::grants_raised));
     out.counter("nfsrdmad_grants_lowered_total", "Times that they were lowered: memory was scarce.",

@@ -17,6 +17,7 @@ struct Snapshot {
     std::vector<LoopStats> loops;
     SocketStats sockets;
     sunrpc::ReplyCacheCounters reply_cache;
+    svcrdma::PeerTableCounters peers;
     std::uint64_t memory_used = 0, memory_limit = 0;  // limit 0: none
 };
 

@@ -26,10 +26,29 @@ sunrpc::ReplyCacheOptions cache_options(const ServiceOptions& options) {
     return out;
 }
 
+svcrdma::PeerLimits peer_limits(const PeerOptions& options, std::uint32_t loops) {
+    constexpr std::uint32_t kRemembered = 4096;  // beside those that are connected
+    svcrdma::PeerLimits out;
+    out.connections_max = options.connections;
+    out.memory_max = options.memory_bytes;
+    out.requests_max = options.requests;
+    out.connects_per_sec = options.connects_per_sec;
+    out.connects_per_sec_all = kConnectsOfAll * options.connects_per_sec;
+    out.faults_max = options.faults;
+    out.faults_window_ns = kFaultsWindowSeconds * kNsPerSec;
+    out.quarantine_ns = options.quarantine_seconds * kNsPerSec;
+    out.peers_max = kRemembered + loops * Worker::server_options({}).connections_max;
+    return out;
+}
+
 }  // namespace
 
 Services::Services(const ServiceOptions& options, nfs::Server& server, std::uint32_t loops)
-    : options_(options), server_(server), loops_(loops), reply_cache_(cache_options(options)) {
+    : options_(options),
+      server_(server),
+      loops_(loops),
+      reply_cache_(cache_options(options)),
+      peers_(peer_limits(options.peers, loops)) {
     if (options.memory_bytes != 0)
         memory_ = std::make_unique<svcrdma::MemoryBudget>(options.memory_bytes);
 }
@@ -43,6 +62,9 @@ bool Services::prepare(Worker& worker) {
     WorkerShared shared;
     shared.reply_cache = &reply_cache_;
     shared.memory = memory_.get();
+    shared.peers = &peers_;
+    shared.keepalive_ns = options_.peers.keepalive_seconds * kNsPerSec;
+    shared.idle_timeout_ns = options_.peers.idle_seconds * kNsPerSec;
     if (memory_ != nullptr) {
         const std::uint64_t each = memory_->limit() / 2 / loops_;
         shared.payload_runs = svcrdma::payload_runs_within(Worker::server_options({}), each);
@@ -95,6 +117,7 @@ Snapshot Services::collect(const std::vector<std::unique_ptr<Worker>>& workers) 
         out.loops.push_back(worker->stats());
     if (mount_ != nullptr) out.sockets = mount_->stats();
     out.reply_cache = reply_cache_.counters();
+    out.peers = peers_.counters(RealClock().now_ns());
     if (memory_ != nullptr) {
         out.memory_used = memory_->used();
         out.memory_limit = memory_->limit();

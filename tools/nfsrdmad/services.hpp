@@ -8,6 +8,7 @@
 #include "nfs/server/server.hpp"
 #include "sunrpc/reply_cache.hpp"
 #include "svcrdma/memory_budget.hpp"
+#include "svcrdma/peer_table.hpp"
 #include "tools/nfsrdmad/service_options.hpp"
 #include "tools/nfsrdmad/worker.hpp"
 
@@ -18,8 +19,8 @@ class Rpcbind;
 class TirpcMount;
 struct Snapshot;
 
-// The reply cache and the memory budget that all loops share; MOUNT over TCP and UDP, rpcbind and
-// metrics. Main thread.
+// The reply cache, the peers and the memory budget that all loops share; MOUNT over TCP and UDP,
+// rpcbind and metrics. Main thread.
 class Services {
   public:
     Services(const ServiceOptions& options, nfs::Server& server, std::uint32_t loops);
@@ -47,6 +48,7 @@ class Services {
     nfs::Server& server_;
     std::uint32_t loops_;
     sunrpc::ReplyCache reply_cache_;
+    svcrdma::PeerTable peers_;
     std::unique_ptr<svcrdma::MemoryBudget> memory_;
     std::unique_ptr<TirpcMount> mount_;
     std::unique_ptr<Rpcbind> rpcbind_;

@@ -70,6 +70,16 @@ void write_rdma(std::string& out, const svcrdma::ServerCounters& c) {
     object.add("waited_for_send_room", c.waited_for_send_room);
     object.add("waited_for_transfer", c.waited_for_transfer);
     object.add("in_flight_max", c.in_flight_max);
+    object.add("refused_quarantined", c.refused_quarantined);
+    object.add("refused_per_peer", c.refused_per_peer);
+    object.add("refused_too_fast", c.refused_too_fast);
+    object.add("refused_full", c.refused_full);
+    object.add("refused_handshakes", c.refused_handshakes);
+    object.add("peer_faults", c.peer_faults);
+    object.add("quarantines", c.quarantines);
+    object.add("waited_for_peer", c.waited_for_peer);
+    object.add("keepalives", c.keepalives);
+    object.add("peers_lost", c.peers_lost);
     object.add("payload_copied_bytes", c.payload_copied_bytes);
 }
 

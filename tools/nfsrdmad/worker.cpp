@@ -9,6 +9,7 @@ constexpr std::uint64_t kIdleCheckNs = 5 * kNsPerMs;
 // They wait for storage and not for a core, and are started at first use. One export's calls take
 // at most half of them.
 constexpr std::uint32_t kHelperThreads = 16;
+constexpr std::uint32_t kHandshakes = 256;  // connections of a loop that are being made
 
 }  // namespace
 
@@ -46,6 +47,10 @@ svcrdma::ServerOptions Worker::server_options(const WorkerShared& shared) noexce
     options.first_credits = kFirstCredits;
     options.demand.credits = kCredits;
     options.memory = shared.memory;
+    options.peers = shared.peers;
+    options.keepalive_ns = shared.keepalive_ns;
+    options.idle_timeout_ns = shared.idle_timeout_ns;
+    options.handshakes_max = kHandshakes;
     if (shared.payload_runs != 0) options.payload_runs = shared.payload_runs;
     return options;
 }

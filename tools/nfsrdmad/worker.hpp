@@ -19,6 +19,8 @@ namespace nfsrdma::nfsrdmad {
 struct WorkerShared {
     sunrpc::ReplyCache* reply_cache = nullptr;
     svcrdma::MemoryBudget* memory = nullptr;
+    svcrdma::PeerTable* peers = nullptr;
+    std::uint64_t keepalive_ns = 0, idle_timeout_ns = 0;
     std::uint32_t payload_runs = 0;  // of each loop; 0: as many as there are without a budget
 };
 
