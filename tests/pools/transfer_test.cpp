@@ -342,14 +342,14 @@ TEST(Strategy, AForcedKeyIsUnsupportedWhereKeysHaveNoLocalSide) {
 }
 
 // iWARP without windows: each key is a region of its own.
-void iwarp(verbs::DeviceCaps& caps) {
+void iwarp_of_runs(verbs::DeviceCaps& caps) {
     caps.page_list_reg = false;
     caps.read_sink_needs_key = true;
 }
 
 TEST(Strategy, AReadSinkThatNeedsAKeyGetsOneWhereAKeyCoversOneRun) {
     HostOptions options = with(LocalStrategy::automatic);
-    options.edit_caps = &iwarp;
+    options.edit_caps = &iwarp_of_runs;
     World world(granting(), options);
     const Remote remote(world, 5000);
     const Piece local = *world.b.arena->carve(5000);
