@@ -9,6 +9,7 @@
 #include "base/assert.hpp"
 #include "verbs/softroce/cm.hpp"
 #include "verbs/softroce/cq.hpp"
+#include "verbs/softroce/fault_device.hpp"
 #include "verbs/softroce/qp.hpp"
 
 // Operation. poll() takes a batch of packets from the wire; their completions go to the queues that
@@ -49,6 +50,11 @@ const WireCounters& wire_counters(const Device& device) noexcept {
     return static_cast<const SoftDevice&>(device).wire().counters();
 }
 
+FaultCounters fault_counters(const Device& device) noexcept {
+    const DeviceFaults* const faults = static_cast<const SoftDevice&>(device).faults();
+    return faults != nullptr ? faults->counters() : FaultCounters{};
+}
+
 Result<std::unique_ptr<SoftDevice>> SoftDevice::create(Loop& loop, std::unique_ptr<Wire> wire,
                                                        const SoftOptions& options) {
     if (options.loop_count == 0 || options.loop_count > 256 ||
@@ -60,11 +66,17 @@ Result<std::unique_ptr<SoftDevice>> SoftDevice::create(Loop& loop, std::unique_p
     std::unique_ptr<SoftDevice> device(new SoftDevice(loop, std::move(wire), options));
     if (device->watch_.fd >= 0) NR_TRY(loop.watch(device->watch_));
     device->cm_ = std::make_unique<Cm>(*device);
+    if (device->faults_ != nullptr) device->faults_->start(*device);
     return device;
 }
 
 SoftDevice::SoftDevice(Loop& loop, std::unique_ptr<Wire> wire, const SoftOptions& options)
     : loop_(loop), wire_(std::move(wire)), options_(options), prng_(options.seed), keys_(*this) {
+    if (options.faults.on_device()) {
+        faults_ = std::make_unique<DeviceFaults>(loop, options.faults,
+                                                 options.fault_seed + options.loop_index);
+        wire_ = faults_->around(std::move(wire_));
+    }
     caps_.max_send_wr = caps_.max_recv_wr = kQueueMax;
     caps_.max_send_sge = kSendSgesMax;
     caps_.max_recv_sge = kRecvSgesMax;
@@ -262,6 +274,28 @@ void SoftDevice::flush() noexcept {
 
 bool SoftDevice::arm() noexcept {
     return !more_ && work_.empty() && events_.empty();
+}
+
+bool SoftDevice::receives_withheld() noexcept {
+    return faults_ != nullptr && faults_->withhold_receive(now_ns_);
+}
+
+bool SoftDevice::kill_qp(std::uint64_t draw) noexcept {
+    std::uint64_t connected = 0;
+    for (SoftQp* qp : qps_) {
+        for (; qp != nullptr; qp = qp->hash_next)
+            connected += qp->connected();
+    }
+    if (connected == 0) return false;
+    std::uint64_t left = draw % connected;
+    for (SoftQp* qp : qps_) {
+        for (; qp != nullptr; qp = qp->hash_next) {
+            if (!qp->connected() || left-- > 0) continue;
+            qp->fail(WcStatus::local_error, WcStatus::flushed);
+            return true;
+        }
+    }
+    return false;
 }
 
 void SoftDevice::schedule(SoftQp& qp) noexcept {

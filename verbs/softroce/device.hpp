@@ -19,6 +19,7 @@
 namespace nfsrdma::verbs::softroce {
 
 class Cm;
+class DeviceFaults;
 class SoftQp;
 
 inline constexpr std::uint32_t kMadSize = 256;
@@ -78,6 +79,12 @@ class SoftDevice final : public Device, public Pollable, public RxSink {
     void add_read_bytes(std::uint32_t bytes) noexcept { read_bytes_ += bytes; }
     void release_read_bytes(std::uint32_t bytes) noexcept;
     void remove(SoftQp& qp) noexcept;
+    // A fault: Receives are there, and none is given out.
+    bool receives_withheld() noexcept;
+    // A fault: one connected queue pair, chosen by `draw`, fails as if the device had lost it.
+    // False: there is none.
+    bool kill_qp(std::uint64_t draw) noexcept;
+    const DeviceFaults* faults() const noexcept { return faults_.get(); }
 
   private:
     SoftQp* find_qp(std::uint32_t qpn) const noexcept;
@@ -94,6 +101,7 @@ class SoftDevice final : public Device, public Pollable, public RxSink {
     SoftDevice(Loop& loop, std::unique_ptr<Wire> wire, const SoftOptions& options);
 
     Loop& loop_;
+    std::unique_ptr<DeviceFaults> faults_;  // nullptr: none
     std::unique_ptr<Wire> wire_;
     SoftOptions options_;
     DeviceCaps caps_;

@@ -84,6 +84,7 @@ std::uint32_t LoopHost::poll(RxSink& sink) noexcept {
         const LoopNet::Frame& frame = net_.frames_[index];
         queued_bytes_ -= frame.size + kFrameCharge;
         ++done;
+        if (tamper_ != nullptr) tamper_->on_raw({frame.data, frame.size});
         ++counters_.rx_packets;
         counters_.rx_bytes += frame.size;
         const std::span<const std::byte> bytes(frame.data, frame.size - kIcrcBytes);
@@ -103,7 +104,7 @@ std::uint32_t LoopHost::poll(RxSink& sink) noexcept {
 LoopNet::LoopNet(Loop& loop, std::uint64_t seed, const LoopFaults& faults,
                  const LoopNetOptions& options)
     : loop_(loop),
-      prng_(seed),
+      dice_(seed),
       faults_(faults),
       options_(options),
       memory_(std::size_t{options.frames} * kFrameMax),
@@ -204,7 +205,9 @@ void LoopNet::send(LoopHost& from, const SockAddr& to, const TxPacket& packet) n
         }
     }
     seal(frame);
-    if (prng_.chance_ppm(faults_.loss_ppm)) {
+    store_icrc(frame.data + size, load_icrc(frame.data + size) ^ packet.icrc_xor);
+    const PacketFate fate = dice_.draw(faults_);
+    if (fate.lost) {
         ++counters_.lost;
         return free_frame(index);
     }
@@ -212,14 +215,13 @@ void LoopNet::send(LoopHost& from, const SockAddr& to, const TxPacket& packet) n
     from.line_free_ns = std::max(from.line_free_ns, now);
     if (faults_.bytes_per_sec != 0)
         from.line_free_ns += frame.size * kNsPerSec / faults_.bytes_per_sec;
-    std::uint64_t at =
-        from.line_free_ns + prng_.between(faults_.delay_ns_min, faults_.delay_ns_max);
-    if (prng_.chance_ppm(faults_.dup_ppm)) {
+    const std::uint64_t at = from.line_free_ns + fate.delay_ns;
+    if (fate.duplicated) {
         ++counters_.duplicated;
-        copy_frame(index, at + prng_.below(faults_.reorder_ns + 1));
+        copy_frame(index, at + fate.dup_delay_ns);
     }
-    if (prng_.chance_ppm(faults_.corrupt_ppm)) corrupt(frame);
-    if (prng_.chance_ppm(faults_.reorder_ppm)) {
+    if (fate.corrupted) corrupt(frame, fate.corrupt_draw);
+    if (fate.late) {
         ++counters_.reordered;
         return schedule(index, at + faults_.reorder_ns);
     }
@@ -256,9 +258,9 @@ void LoopNet::copy_frame(std::uint32_t index, std::uint64_t at_ns) noexcept {
     schedule(copy, at_ns);
 }
 
-void LoopNet::corrupt(Frame& frame) noexcept {
+void LoopNet::corrupt(Frame& frame, std::uint64_t draw) noexcept {
     ++counters_.corrupted;
-    std::uint64_t bit = prng_.below(std::uint64_t{frame.size} * 8);
+    std::uint64_t bit = draw % (std::uint64_t{frame.size} * 8);
     if (bit / 8 == kResv8aByte) bit += 8;  // the one byte that the ICRC does not cover
     frame.data[bit / 8] ^= std::byte{1} << (bit % 8);
 }

@@ -6,19 +6,14 @@
 #include <vector>
 
 #include "base/loop.hpp"
-#include "base/prng.hpp"
+#include "verbs/softroce/fault_spec.hpp"
 #include "verbs/softroce/wire.hpp"
 
 // A network in one process on one loop: hosts exchange frames through timers, with seeded faults.
 // In simulated time a run is a function of its seed.
 namespace nfsrdma::verbs::softroce {
 
-struct LoopFaults {
-    std::uint32_t loss_ppm = 0, dup_ppm = 0, reorder_ppm = 0, corrupt_ppm = 0;
-    std::uint64_t delay_ns_min = 2'000, delay_ns_max = 2'000;
-    std::uint64_t reorder_ns = 50'000;  // what a reordered frame is late
-    std::uint64_t bytes_per_sec = 0;    // of each host's way out; 0: no limit
-};
+using LoopFaults = LinkFaults;
 
 struct LoopNetOptions {
     std::uint32_t frames = 4096;  // under way and received, in all; beyond: lost
@@ -92,13 +87,13 @@ class LoopNet {
     void seal(Frame& frame) noexcept;
     void schedule(std::uint32_t index, std::uint64_t at_ns) noexcept;
     void copy_frame(std::uint32_t index, std::uint64_t at_ns) noexcept;
-    void corrupt(Frame& frame) noexcept;
+    void corrupt(Frame& frame, std::uint64_t draw) noexcept;
     void deliver_due() noexcept;
     LoopHost* host_at(const SockAddr& address) noexcept;
     void forget(LoopHost& host) noexcept;
 
     Loop& loop_;
-    Prng prng_;
+    FaultDice dice_;
     LoopFaults faults_;
     LoopNetOptions options_;
     LoopTap* tap_ = nullptr;

@@ -96,7 +96,7 @@ void SoftQp::on_duplicate(const Incoming& in, std::uint64_t psn) noexcept {
 
 void SoftQp::take_send(const Incoming& in) noexcept {
     if (in.info.first) {
-        if (rq_.empty()) {
+        if (rq_.empty() || device_.receives_withheld()) {
             resp_.nak_sent = true;  // what follows is silent until this one comes again
             return owe(Answer::rnr_nak);
         }

@@ -4,6 +4,7 @@
 
 #include "base/loop.hpp"
 #include "verbs/device.hpp"
+#include "verbs/softroce/fault_spec.hpp"
 #include "verbs/softroce/wire.hpp"
 
 // A RoCEv2 RC device in user space. It needs no kernel RDMA, no hardware and no privilege; it
@@ -19,6 +20,8 @@ struct SoftOptions {
     std::uint32_t loop_index = 0,
                   loop_count =
                       1;  // QPN steering: low byte of the QPN modulo loop_count == loop_index
+    FaultSpec faults{};   // of this device and its way to others; none by default
+    std::uint64_t fault_seed = 1;  // of what is drawn for them
 };
 
 struct SoftCounters {
@@ -34,6 +37,19 @@ struct SoftCounters {
     std::uint64_t mads_received = 0, mads_dropped = 0;
 };
 
+// Of the faults that SoftOptions::faults asks for: what happened.
+struct FaultCounters {
+    std::uint64_t lost = 0, duplicated = 0, reordered = 0, corrupted = 0, delayed = 0;
+    std::uint64_t overflows = 0;  // lost because too much was delayed at once
+    std::uint64_t cm_dropped = 0, cm_rejected = 0;
+    std::uint64_t rnr_spells = 0, rnr_refused = 0;  // messages that found no Receive
+    std::uint64_t qps_killed = 0;
+    std::uint64_t all() const noexcept {
+        return lost + duplicated + reordered + corrupted + delayed + overflows + cm_dropped +
+               cm_rejected + rnr_refused + qps_killed;
+    }
+};
+
 class SoftDevice;
 
 // One device over one wire on one loop; adds itself to the loop. In a process with several loops,
@@ -43,5 +59,6 @@ Result<std::unique_ptr<Device>> create_device(Loop& loop, std::unique_ptr<Wire> 
                                               const SoftOptions& options);
 const SoftCounters& counters(const Device& device) noexcept;  // `device` is one of ours
 const WireCounters& wire_counters(const Device& device) noexcept;
+FaultCounters fault_counters(const Device& device) noexcept;  // zeros where no faults are asked for
 
 }  // namespace nfsrdma::verbs::softroce

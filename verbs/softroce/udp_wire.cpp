@@ -76,7 +76,7 @@ class UdpWire final : public Wire {
     void fill_message(const Batch& batch, msghdr& message, Ancillary& ancillary) noexcept;
     std::uint32_t send_some(std::uint32_t first) noexcept;
     void on_send_error(const Batch& batch, int error) noexcept;
-    std::uint32_t deliver(std::span<const std::byte> bytes, std::uint32_t segment_size,
+    std::uint32_t deliver(std::span<std::byte> bytes, std::uint32_t segment_size,
                           const RxPacket& addresses, RxSink& sink) noexcept;
     bool check_icrc(const RxPacket& packet, IcrcHead& head, std::uint16_t segment) noexcept;
     std::uint32_t read_ancillary(msghdr& message, SockAddr& to) noexcept;
@@ -108,7 +108,7 @@ void UdpWire::send(const Path& path, const TxPacket& packet) noexcept {
     Batch& batch = batch_for(path, load_be24(packet.header.data() + 5), size);
 
     const auto id = static_cast<std::uint16_t>(batch.packets);
-    const std::uint32_t icrc = icrc_of(batch.icrc_head, id, packet);
+    const std::uint32_t icrc = icrc_of(batch.icrc_head, id, packet) ^ packet.icrc_xor;
     append_meta(batch, packet.header);
     for (const PayloadPiece& piece : packet.payload)
         append_piece(batch, piece.data, piece.size);
@@ -261,7 +261,7 @@ std::uint32_t UdpWire::poll(RxSink& sink) noexcept {
         addresses.to = bound_;
         const std::uint32_t segment_size = read_ancillary(message, addresses.to);
         const auto bytes =
-            std::span<const std::byte>(receive_buffer_).first(static_cast<std::size_t>(size));
+            std::span<std::byte>(receive_buffer_).first(static_cast<std::size_t>(size));
         delivered += deliver(bytes, segment_size, addresses, sink);
     }
     return delivered;
@@ -297,7 +297,7 @@ std::uint32_t UdpWire::read_ancillary(msghdr& message, SockAddr& to) noexcept {
     return segment_size;
 }
 
-std::uint32_t UdpWire::deliver(std::span<const std::byte> bytes, std::uint32_t segment_size,
+std::uint32_t UdpWire::deliver(std::span<std::byte> bytes, std::uint32_t segment_size,
                                const RxPacket& addresses, RxSink& sink) noexcept {
     if (segment_size == 0) segment_size = static_cast<std::uint32_t>(bytes.size());
     std::uint32_t delivered = 0;
@@ -309,6 +309,7 @@ std::uint32_t UdpWire::deliver(std::span<const std::byte> bytes, std::uint32_t s
     }
     for (std::uint16_t segment = 0; !bytes.empty(); ++segment) {
         const std::size_t size = std::min<std::size_t>(segment_size, bytes.size());
+        if (tamper_ != nullptr) tamper_->on_raw(bytes.first(size));
         packet.bytes = bytes.first(size);
         bytes = bytes.subspan(size);
         ++counters_.rx_packets;

@@ -32,7 +32,8 @@ struct PayloadPiece {
 struct TxPacket {
     std::span<const std::byte> header;
     std::span<const PayloadPiece> payload;
-    std::uint8_t pad = 0;  // 0..3 zero bytes behind the payload
+    std::uint8_t pad = 0;        // 0..3 zero bytes behind the payload
+    std::uint32_t icrc_xor = 0;  // not 0: the packet is sent with a wrong ICRC (FaultWire)
 };
 
 // One received packet with a good ICRC: BTH to the last pad byte. Valid during the call.
@@ -48,6 +49,15 @@ class RxSink {
 
   protected:
     ~RxSink() = default;
+};
+
+// Sees, and may change, each packet that came, with its ICRC and before that is checked.
+class RxTamper {
+  public:
+    virtual void on_raw(std::span<std::byte> bytes) noexcept = 0;
+
+  protected:
+    ~RxTamper() = default;
 };
 
 struct WireCounters {
@@ -73,9 +83,11 @@ class Wire {
     virtual std::uint32_t receive_window() const noexcept = 0;
     virtual std::uint16_t port() const noexcept = 0;
     virtual int fd() const noexcept = 0;  // to sleep on; -1: none (simulated)
-    const WireCounters& counters() const noexcept { return counters_; }
+    virtual const WireCounters& counters() const noexcept { return counters_; }
+    void set_tamper(RxTamper* tamper) noexcept { tamper_ = tamper; }  // nullptr: none
 
   protected:
+    RxTamper* tamper_ = nullptr;
     WireCounters counters_;
 };
 
