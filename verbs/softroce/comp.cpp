@@ -20,6 +20,7 @@ namespace nfsrdma::verbs::softroce {
 
 namespace {
 constexpr std::uint64_t kRetryTotalNs = 2 * kNsPerSec;  // a peer that is not scheduled is not dead
+constexpr std::uint64_t kRetryMinNs = 2 * kNsPerMs;     // nor is one that waits for its turn
 constexpr std::uint32_t kRnrForEver = 7;
 constexpr std::uint64_t kWindowFloor = std::uint64_t{16} * 1024;
 
@@ -39,6 +40,35 @@ WcStatus status_of(std::uint8_t syndrome) noexcept {
 
 std::uint64_t SoftQp::ack_timeout_ns() const noexcept {
     return std::uint64_t{4096} << std::min<std::uint32_t>(attr_.ack_timeout_exp, 24);
+}
+
+// What the connection asked for is the longest: most answers come within a fraction of it, and a
+// lost last packet should not cost much more than a round trip does (RFC 6298 has the estimate).
+std::uint64_t SoftQp::retry_after_ns() const noexcept {
+    const std::uint64_t most = ack_timeout_ns();
+    if (req_.rtt_ns == 0) return most;
+    const std::uint64_t estimate = req_.rtt_ns + 4 * req_.rtt_deviation_ns;
+    return std::min(std::max(estimate, kRetryMinNs), most);
+}
+
+void SoftQp::time_from_now(std::uint64_t psn) noexcept {
+    if (req_.timed_psn != 0) return;
+    req_.timed_psn = psn;
+    req_.timed_ns = device_.now_ns();
+}
+
+void SoftQp::take_round_trip() noexcept {
+    if (req_.timed_psn == 0 || req_.unacked_psn <= req_.timed_psn) return;
+    req_.timed_psn = 0;
+    const std::uint64_t took = std::max<std::uint64_t>(device_.now_ns() - req_.timed_ns, 1);
+    if (req_.rtt_ns == 0) {
+        req_.rtt_ns = took;
+        req_.rtt_deviation_ns = took / 2;
+        return;
+    }
+    const std::uint64_t off = took > req_.rtt_ns ? took - req_.rtt_ns : req_.rtt_ns - took;
+    req_.rtt_deviation_ns += off / 4 - req_.rtt_deviation_ns / 4;
+    req_.rtt_ns += took / 8 - req_.rtt_ns / 8;
 }
 
 void SoftQp::on_ack(const Incoming& in) noexcept {
@@ -124,11 +154,12 @@ bool SoftQp::acknowledge_to(std::uint64_t end_psn) noexcept {
 }
 
 void SoftQp::note_progress() noexcept {
+    take_round_trip();
     req_.timeouts = 0;
     req_.rnr_naks = 0;
     req_.progress_ns = device_.now_ns();
     req_.retry_deadline_ns =
-        req_.cursor_psn > req_.unacked_psn ? req_.progress_ns + ack_timeout_ns() : std::uint64_t{0};
+        req_.cursor_psn > req_.unacked_psn ? req_.progress_ns + retry_after_ns() : std::uint64_t{0};
 }
 
 // Completes what stands at the head of the send queue and is done.
@@ -271,7 +302,7 @@ void SoftQp::arm_timer() noexcept {
 // The time that was spent waiting does not count against the peer.
 void SoftQp::end_rnr_wait(std::uint64_t now) noexcept {
     req_.rnr_until_ns = 0;
-    if (req_.retry_deadline_ns != 0) req_.retry_deadline_ns = now + ack_timeout_ns();
+    if (req_.retry_deadline_ns != 0) req_.retry_deadline_ns = now + retry_after_ns();
     req_.progress_ns = now;
 }
 

@@ -110,6 +110,9 @@ struct Requester {
     // Timers.
     std::uint64_t retry_deadline_ns = 0, progress_ns = 0, rnr_until_ns = 0;
     std::uint32_t timeouts = 0, rnr_naks = 0;
+    // Round trips, of packets that were sent once and whose answer was asked for.
+    std::uint64_t timed_psn = 0, timed_ns = 0;  // the one under way; psn 0: none
+    std::uint64_t rtt_ns = 0, rtt_deviation_ns = 0;
     std::uint32_t retired_run = 0;  // completed send work requests not yet given back to the ledger
 };
 
@@ -272,6 +275,9 @@ class SoftQp final : public QueuePair,
     void arm_timer() noexcept;
     void release_read_bytes(std::uint32_t bytes) noexcept;
     std::uint64_t ack_timeout_ns() const noexcept;
+    std::uint64_t retry_after_ns() const noexcept;
+    void time_from_now(std::uint64_t psn) noexcept;
+    void take_round_trip() noexcept;
 
     SoftDevice& device_;
     SoftPd& pd_;

@@ -23,6 +23,7 @@ namespace nfsrdma::verbs::softroce {
 
 namespace {
 constexpr std::uint32_t kReadChunkMax = 1024 * 1024;
+constexpr std::uint32_t kBackOffMax = 8;  // the retry timer doubles so often
 }  // namespace
 
 bool SoftQp::transmit_requests(Budget& budget) noexcept {
@@ -51,7 +52,8 @@ void SoftQp::note_sent() noexcept {
     if (req_.retry_deadline_ns != 0) return;
     const std::uint64_t now = device_.now_ns();
     if (req_.timeouts == 0) req_.progress_ns = now;
-    req_.retry_deadline_ns = now + (ack_timeout_ns() << std::min(req_.timeouts, std::uint32_t{3}));
+    const std::uint64_t backed_off = retry_after_ns() << std::min(req_.timeouts, kBackOffMax);
+    req_.retry_deadline_ns = now + std::min(backed_off, ack_timeout_ns() << 3);
     arm_timer();
 }
 
@@ -130,7 +132,11 @@ bool SoftQp::send_read_request(SendWqe& wqe, Budget& budget) noexcept {
     store_reth(&header[kBthSize],
                {wqe.remote_addr + offset, static_cast<std::uint32_t>(wqe.rkey), length});
     device_.wire().send(attr_.path, TxPacket{header, {}, 0});
-    if (req_.cursor_psn < req_.sent_psn) ++device_.counters().retransmits;
+    if (req_.cursor_psn < req_.sent_psn) {
+        ++device_.counters().retransmits;
+    } else {
+        time_from_now(req_.cursor_psn);
+    }
     req_.cursor_psn += packets;
     req_.reads[req_.reads_tail++ % kReadDepthMax] = {req_.cursor_psn, cost};
     device_.add_read_bytes(cost);
@@ -157,11 +163,16 @@ bool SoftQp::send_data(SendWqe& wqe, Budget& budget) noexcept {
     }
     std::array<std::byte, kHeaderMax> header;
     const std::uint32_t header_size = data_header(wqe, packet, size, header.data());
+    const bool ack_asked = req_.ack_asked_cost == req_.cursor_cost + cost;
     device_.wire().send(attr_.path, TxPacket{std::span<const std::byte>(header.data(), header_size),
                                              {pieces.data(), piece_count},
                                              pad_of(size)});
     SoftCounters& counters = device_.counters();
-    if (req_.cursor_psn < req_.sent_psn) ++counters.retransmits;
+    if (req_.cursor_psn < req_.sent_psn) {
+        ++counters.retransmits;
+    } else if (ack_asked) {
+        time_from_now(req_.cursor_psn);
+    }
     counters.tx_payload_bytes += size;
     ++req_.cursor_psn;
     req_.sent_psn = std::max(req_.sent_psn, req_.cursor_psn);
@@ -252,6 +263,7 @@ std::uint64_t SoftQp::cost_at(std::uint32_t index, std::uint64_t psn) noexcept {
 
 // The next packet to be sent is `psn`, which was sent before.
 void SoftQp::go_back(std::uint64_t psn) noexcept {
+    req_.timed_psn = 0;  // which of the two was answered could not be told (Karn)
     req_.cursor_psn = psn;
     req_.cursor_wqe = sq_.head;
     while (req_.cursor_wqe != sq_.tail) {
