@@ -1,0 +1,124 @@
+#include "tools/nfsrdma/connections.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+namespace nfsrdma::tool {
+namespace {
+
+constexpr std::uint32_t kCreditsEachMin = 8;
+
+// Of two structures of nothing but counts.
+template <class Counters>
+Counters sum(const Counters& a, const Counters& b) noexcept {
+    static_assert(sizeof(Counters) % sizeof(std::uint64_t) == 0);
+    using Words = std::array<std::uint64_t, sizeof(Counters) / sizeof(std::uint64_t)>;
+    Words words = std::bit_cast<Words>(a);
+    const Words more = std::bit_cast<Words>(b);
+    for (std::size_t i = 0; i < words.size(); ++i)
+        words[i] += more[i];
+    return std::bit_cast<Counters>(words);
+}
+
+}  // namespace
+
+std::uint32_t credits_each(std::uint32_t credits, std::uint32_t count) noexcept {
+    if (count <= 1) return credits;
+    return std::max((credits + count - 1) / count, kCreditsEachMin);
+}
+
+Result<std::unique_ptr<Connections>> Connections::create(verbs::Device& device,
+                                                         const SockAddr& server,
+                                                         const xprtrdma::TransportOptions& options,
+                                                         std::uint32_t count, Told told,
+                                                         void* arg) {
+    NR_ASSERT(count >= 1 && count <= sunrpc::XprtGroup::kMembersMax);
+    std::unique_ptr<Connections> made(new Connections);
+    std::vector<sunrpc::Xprt*> xprts;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        Member& member = *made->members_.emplace_back(std::make_unique<Member>());
+        member.home = made.get();
+        auto transport =
+            xprtrdma::Transport::create(device, server, options, on_connected, &member);
+        if (!transport) {
+            made->members_.pop_back();
+            // Not enough for all of them: those that are made serve.
+            if (i == 0) return transport.error();
+            break;
+        }
+        member.transport = *std::move(transport);
+        xprts.push_back(member.transport.get());
+    }
+    if (xprts.size() > 1) made->group_ = std::make_unique<sunrpc::XprtGroup>(xprts);
+    made->told_ = told;
+    made->arg_ = arg;
+    return made;
+}
+
+void Connections::on_connected(void* arg, Result<void> outcome) noexcept {
+    Member& member = *static_cast<Member*>(arg);
+    member.outcome = outcome;
+    member.answered = true;
+    member.home->maybe_tell();
+}
+
+void Connections::maybe_tell() noexcept {
+    for (const auto& member : members_) {
+        if (!member->answered) return;
+    }
+    const Told told = std::exchange(told_, nullptr);
+    if (told == nullptr) return;
+    for (const auto& member : members_) {
+        if (member->outcome) {
+            told(arg_, {});
+            return;
+        }
+    }
+    told(arg_, members_.front()->outcome);
+}
+
+sunrpc::Xprt& Connections::xprt() noexcept {
+    if (group_ != nullptr) return *group_;
+    return *members_.front()->transport;
+}
+
+void Connections::close() noexcept {
+    for (const auto& member : members_)
+        member->transport->close();
+}
+
+bool Connections::idle() const noexcept {
+    return std::all_of(members_.begin(), members_.end(),
+                       [](const auto& member) { return member->transport->idle(); });
+}
+
+std::uint32_t Connections::connected() const noexcept {
+    return static_cast<std::uint32_t>(
+        std::count_if(members_.begin(), members_.end(),
+                      [](const auto& member) { return member->transport->connected(); }));
+}
+
+xprtrdma::TransportCounters Connections::counters() const noexcept {
+    xprtrdma::TransportCounters all;
+    std::uint64_t in_flight_max = 0, recover_ns_max = 0;
+    for (const auto& member : members_) {
+        const xprtrdma::TransportCounters& its = member->transport->counters();
+        in_flight_max = std::max(in_flight_max, its.in_flight_max);
+        recover_ns_max = std::max(recover_ns_max, its.recover_ns_max);
+        all = sum(all, its);
+    }
+    all.in_flight_max = in_flight_max;
+    all.recover_ns_max = recover_ns_max;
+    return all;
+}
+
+pools::IoCounters Connections::io_counters() const noexcept {
+    pools::IoCounters all;
+    for (const auto& member : members_)
+        all = sum(all, member->transport->io_counters());
+    return all;
+}
+
+}  // namespace nfsrdma::tool
