@@ -62,6 +62,19 @@ Result<void> SvcTransport::make_receives(std::uint32_t count) {
     return {};
 }
 
+// Memory for calls to the client, and Receives for its replies: from the start, since nothing says
+// beforehand that the service will call.
+Result<void> SvcTransport::make_backward() {
+    const std::uint32_t slots = server_.options.backward_credits;
+    const std::uint32_t inline_size = server_.options.demand.inline_size;
+    NR_TRY(charge(server_.slab_bytes(slots) +
+                  std::uint64_t{slots} * (inline_size + sizeof(sunrpc::Rqst))));
+    NR_TRY_ASSIGN(const std::span<std::byte> sends, server_.get_slab(slots));
+    slabs_.push_back(sends);
+    backward_ = std::make_unique<Backchannel>(*this, slots, sends, inline_size);
+    return make_receives(slots);
+}
+
 // A peer that keeps all of its credits busy, or makes many calls with them, has use for more.
 void SvcTransport::note_use() noexcept {
     ++calls_;

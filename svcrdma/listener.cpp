@@ -107,7 +107,8 @@ Result<void> Acceptor::start(const SockAddr& local) {
     if (!server_.charge(shared))
         return Error{Errc::too_big, 0, "the memory budget is too small for the payloads of a loop"};
     charged_ = shared;
-    const std::size_t bytes = shared + server_.slabs_bytes_max() * options.connections_max;
+    const std::size_t bytes =
+        shared + (server_.slabs_bytes_max() + server_.backward_bytes()) * options.connections_max;
     // No peer ever gets a key to this memory, so its registration is local whatever the option says
     // for clients.
     NR_TRY_ASSIGN(server_.arena,

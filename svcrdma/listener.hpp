@@ -40,6 +40,9 @@ struct ServerOptions {
     // A connection on which nothing was heard for so long is asked whether its peer lives, by an
     // RDMA WRITE of no bytes that its device answers. 0: never.
     std::uint64_t keepalive_ns = 0;
+    // Calls that the service may have under way to each client by its connection (RFC 8167), which
+    // sunrpc::SvcXprt::backward is for. 0: none, and nothing is prepared for them.
+    std::uint32_t backward_credits = 0;
     // Where the stages of each call are noted, or nullptr; outlives the listener.
     TraceRing* trace = nullptr;
 };

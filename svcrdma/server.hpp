@@ -63,7 +63,9 @@ struct Server {
     static std::uint32_t receive_batch(std::uint32_t credits) noexcept;
     static std::uint32_t contexts(std::uint32_t credits) noexcept;
     // When it is at its largest.
-    std::uint32_t receives() const noexcept { return receives(provision.credits); }
+    std::uint32_t receives() const noexcept {
+        return receives(provision.credits) + options.backward_credits;
+    }
     std::uint32_t receive_batch() const noexcept { return receive_batch(provision.credits); }
     std::uint32_t contexts() const noexcept { return contexts(provision.credits); }
     std::uint32_t transfers() const noexcept;
@@ -72,6 +74,8 @@ struct Server {
     // Inline buffers for so many Receives more.
     std::size_t slab_bytes(std::uint32_t receives) const noexcept;
     std::size_t slabs_bytes_max() const noexcept;  // of a whole connection
+    // Of one connection, to send backward calls from and to receive their replies in.
+    std::size_t backward_bytes() const noexcept { return 2 * slab_bytes(options.backward_credits); }
     Result<std::span<std::byte>> get_slab(std::uint32_t receives);
     void put_slab(std::span<std::byte> slab) noexcept { slabs.push_back(slab); }
 

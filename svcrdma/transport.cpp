@@ -64,6 +64,7 @@ Result<void> SvcTransport::make_all(std::uint32_t read_depth) {
     const bool small = server_.options.first_credits != 0;
     NR_TRY(make_contexts(small ? credits_ + 1 : server_.contexts()));
     NR_TRY(make_receives(Server::receives(credits_)));
+    if (server_.options.backward_credits > 0) NR_TRY(make_backward());
     return make_qp();  // last: `id` may go back to its owner, but not with a queue pair
 }
 
@@ -135,6 +136,7 @@ SvcTransport::~SvcTransport() {
     free_.clear();
     idle_.clear();
     contexts_.clear();
+    backward_.reset();
     io_.reset();  // asserts that every transfer and key is home
     id_.reset();
     if (cq_ != nullptr) loop().remove(*cq_);
@@ -211,6 +213,7 @@ void SvcTransport::make_ready(RecvCtxt& call) noexcept {
 }
 
 void SvcTransport::work() noexcept {
+    take_backward();
     for (start_calls(); !ready_.empty(); start_calls()) {
         RecvCtxt& call = ready_.pop_front();
         call.wait = Wait::none;
@@ -222,6 +225,16 @@ void SvcTransport::work() noexcept {
     if (closing()) {
         replies_.flush();
         drain();
+    }
+}
+
+// Not behind calls that wait: a service may hold one until it has been answered itself.
+void SvcTransport::take_backward() noexcept {
+    while (state_ == State::open && !backward_arrived_.empty()) {
+        RecvBuf& buf = backward_arrived_.pop_front();
+        backward_->take_frame(buf.frame());
+        --held_;
+        idle_.push_back(buf);
     }
 }
 
@@ -303,6 +316,10 @@ void SvcTransport::on_recv(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
         self.close();
         return;
     }
+    if (self.backward_ != nullptr && Backchannel::is_ours(buf.frame())) {
+        self.backward_arrived_.push_back(buf);
+        return self.schedule();
+    }
     if (self.free_.size() <= self.arrived_.size() &&
         self.contexts_count_ >= Server::contexts(self.credits_))
         ++self.server_.counters.waited_for_context;
@@ -372,6 +389,7 @@ void SvcTransport::on_cm_event(verbs::CmId& id, const verbs::CmEvent& event) noe
             state_ = State::open;
             end_handshake();
             watch_peer();
+            if (backward_ != nullptr) backward_->on_open(inline_);
             if (event.initiator_depth > 0) io_->set_read_depth(event.initiator_depth);
             schedule();
             return;
@@ -402,9 +420,11 @@ void SvcTransport::close() noexcept {
 }
 
 void SvcTransport::abort_calls() noexcept {
-    while (!arrived_.empty()) {
-        idle_.push_back(arrived_.pop_front());
-        --held_;
+    for (auto* const frames : {&arrived_, &backward_arrived_}) {
+        while (!frames->empty()) {
+            idle_.push_back(frames->pop_front());
+            --held_;
+        }
     }
     for (const ContextBlock& block : contexts_) {
         for (std::uint32_t i = 0; i < block.count; ++i)
@@ -436,6 +456,7 @@ void SvcTransport::drain() noexcept {
         }
         drained_ = true;
         io_->on_disconnect();
+        if (backward_ != nullptr) backward_->on_end();
         abort_calls();
         if (qp_->counters().peer_faults > 0) note_fault();
     }

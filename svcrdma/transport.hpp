@@ -8,6 +8,7 @@
 #include "rpcrdma/private_data.hpp"
 #include "rpcrdma/proto.hpp"
 #include "sunrpc/xprt.hpp"
+#include "svcrdma/backchannel.hpp"
 #include "svcrdma/ctxt.hpp"
 #include "svcrdma/reply_batch.hpp"
 #include "svcrdma/server.hpp"
@@ -60,6 +61,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     void reply(sunrpc::SvcRqst& rqst) noexcept override;
     void drop(sunrpc::SvcRqst& rqst) noexcept override;
     void release_payload(void* cookie) noexcept override;
+    sunrpc::Xprt* backward() noexcept override { return backward_.get(); }
     void note_garbage() noexcept override { note_fault(); }
     void on_cm_event(verbs::CmId& id, const verbs::CmEvent& event) noexcept override;
 
@@ -130,6 +132,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     Result<void> make_qp();
     Result<void> make_contexts(std::uint32_t count);
     Result<void> make_receives(std::uint32_t count);
+    Result<void> make_backward();
     Result<void> charge(std::uint64_t bytes) noexcept;
     void note_use() noexcept;
     void raise_credits() noexcept;
@@ -154,6 +157,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     void schedule() noexcept;
     void work() noexcept;
     void start_calls() noexcept;
+    void take_backward() noexcept;
     void retry_transfers() noexcept;
     void post_receives() noexcept;
     void watch_idle() noexcept;
@@ -203,9 +207,11 @@ class SvcTransport final : public sunrpc::SvcXprt,
     std::uint64_t calls_ = 0;
     List<RecvCtxt, RecvCtxt> free_, ready_, transfer_waiters_;
     List<RecvBuf, RecvBuf> arrived_, idle_;
+    List<RecvBuf, RecvBuf> backward_arrived_;  // frames for `backward_`
     RunWaiters message_waiters_, payload_waiters_;
     std::uint32_t posted_ = 0, held_ = 0;
     ReplyBatch replies_{*this};
+    std::unique_ptr<Backchannel> backward_;
     WorkTask work_;
     OwnedTimer idle_timer_, stall_timer_, drain_timer_, keepalive_timer_, peer_timer_;
     Probe probe_;

@@ -86,9 +86,19 @@ void TransportImpl::progress() noexcept {
     wake_callers();
 }
 
+// The server may call as soon as it has the connection, which may be before we are told of it.
+bool TransportImpl::take_backward(Rep& rep) noexcept {
+    const Endpoint::State state = endpoint_->state();
+    const bool live = state == Endpoint::State::connected || state == Endpoint::State::connecting;
+    if (backward_ == nullptr || !live || rep.wc.with_invalidate) return false;
+    backward_->set_limits(endpoint_->inline_limits());
+    return backward_->take_frame(rep.frame());
+}
+
 // One frame from the server (facts R6: the order of the checks).
 void TransportImpl::on_reply(Rep& rep) noexcept {
     if (distrusted_) return receives_->give_back(rep);
+    if (take_backward(rep)) return receives_->give_back(rep);
     const rpcrdma::PclLimits limits{.max_chunk_bytes = UINT32_MAX, .max_total_bytes = UINT32_MAX};
     const DecodedReply reply = decode_reply(rep.frame(), limits, parsed_);
     Req* const req = match(reply);
@@ -249,8 +259,8 @@ void TransportImpl::pump() noexcept {
     while (!waiting_.empty() && connected()) {
         Req& req = waiting_.front();
         // A credit is worth as much as the Receive for its reply.
-        if (receives_->posted() <= credits_.in_flight()) receives_->top_up(1);
-        if (receives_->posted() <= credits_.in_flight() || !credits_.take()) {
+        if (receives_->posted() <= credits_.in_flight() + counts_.backward) receives_->top_up(1);
+        if (receives_->posted() <= credits_.in_flight() + counts_.backward || !credits_.take()) {
             return count_wait(req, counters_.waited_for_credit);
         }
         Result<void> sent = send_request(req);

@@ -25,6 +25,7 @@ namespace nfsrdma::xprtrdma {
 void TransportImpl::on_lost(const Error& why) noexcept {
     progress();  // replies that came before the end
     io_->on_disconnect();
+    if (backward_ != nullptr) backward_->on_disconnect();
     receives_->set_qp(nullptr);
     NR_ASSERT(!ping_.pending);
     const bool was_up = std::exchange(up_, false);

@@ -61,10 +61,18 @@ Result<Counts> Counts::of(const pools::Demand& demand, const verbs::DeviceCaps& 
     return counts;
 }
 
+void Counts::add_backward(const BackwardOptions& options, std::uint32_t inline_size) noexcept {
+    if (options.service == nullptr) return;
+    backward = options.credits;
+    receives += backward;
+    arena_bytes += std::size_t{2} * backward * inline_size + pools::kPageSize;
+}
+
 Result<std::unique_ptr<Transport>> Transport::create(verbs::Device& device, const SockAddr& server,
                                                      const TransportOptions& options,
                                                      Connected told, void* arg) {
-    NR_TRY_ASSIGN(const Counts counts, Counts::of(options.demand, device.caps()));
+    NR_TRY_ASSIGN(Counts counts, Counts::of(options.demand, device.caps()));
+    counts.add_backward(options.backward, options.demand.inline_size);
     auto transport = std::make_unique<TransportImpl>(server, options, counts);
     NR_TRY(transport->start(device, told, arg));
     return std::unique_ptr<Transport>(std::move(transport));
@@ -128,6 +136,7 @@ Result<void> TransportImpl::start(verbs::Device& device, Connected told, void* a
                                         .recv_size = inline_size}}));
     NR_TRY(make_pools());
     NR_TRY(make_reqs());
+    if (counts_.backward > 0) NR_TRY(make_backward());
     io_->set_qp(qp);
     receives_->set_qp(qp);
     receives_->top_up(1);
@@ -158,6 +167,16 @@ Result<void> TransportImpl::make_pools() {
                                                   {.received = &TransportImpl::on_received,
                                                    .failed = &TransportImpl::on_receive_failed,
                                                    .arg = this}));
+    return {};
+}
+
+Result<void> TransportImpl::make_backward() {
+    const std::uint32_t inline_size = options_.demand.inline_size;
+    NR_TRY_ASSIGN(const std::span<std::byte> sends,
+                  arena_->carve(std::size_t{counts_.backward} * inline_size));
+    backward_ = std::make_unique<Backchannel>(
+        Backchannel::Parts{endpoint_->loop(), *io_, *options_.backward.service, server_},
+        counts_.backward, sends, inline_size);
     return {};
 }
 
@@ -344,7 +363,8 @@ void TransportImpl::close() noexcept {
 bool TransportImpl::idle() const noexcept {
     return endpoint_->state() == Endpoint::State::closed && !recovering_ && active_.empty() &&
            received_.empty() && free_.size() == counts_.reqs && receives_->full() &&
-           payloads_->full() && messages_->full() && io_->full();
+           payloads_->full() && messages_->full() && io_->full() &&
+           (backward_ == nullptr || backward_->idle());
 }
 
 const TransportCounters& TransportImpl::counters() const noexcept {
@@ -353,6 +373,10 @@ const TransportCounters& TransportImpl::counters() const noexcept {
     counters_.doorbells = io.doorbells;
     counters_.local_invalidations = io.local_invalidations;
     counters_.remote_invalidations = io.remote_invalidations;
+    if (backward_ != nullptr) {
+        counters_.backward_calls = backward_->counters().calls;
+        counters_.backward_overruns = backward_->counters().overruns;
+    }
     counters_.keys_renewed = io.keys_renewed;
     return counters_;
 }

@@ -40,6 +40,12 @@ struct PingOptions {
     std::uint64_t timeout_ns = 5 * kNsPerSec;  // without an answer the connection has ended
 };
 
+// Calls of the server to this client by the same connection (RFC 8167), inline only.
+struct BackwardOptions {
+    sunrpc::Service* service = nullptr;  // outlives the transport; nullptr: such calls are dropped
+    std::uint32_t credits = 16;          // calls at a time; each has a Receive of its own
+};
+
 struct TransportOptions {
     pools::Demand demand;
     pools::Registration registration = pools::Registration::automatic;
@@ -54,6 +60,7 @@ struct TransportOptions {
     std::uint32_t min_chunk_bytes = 2048;
     RecoveryOptions recovery;
     PingOptions ping;
+    BackwardOptions backward;
     // Where the events of each call are noted, or nullptr; outlives the transport.
     TraceRing* trace = nullptr;
     std::uint32_t trace_connection = 0;
@@ -72,6 +79,7 @@ struct TransportCounters {
     std::uint64_t payload_copied_bytes = 0;  // fix-up copies of inline payload
     std::uint64_t abandoned = 0, disconnects = 0, reply_timeouts = 0;
     std::uint64_t keys_bound = 0, doorbells = 0, in_flight_max = 0;
+    std::uint64_t backward_calls = 0, backward_overruns = 0;
     std::uint64_t reconnects = 0, reconnect_tries = 0;  // that worked, and all
     std::uint64_t resends = 0;                          // calls, each time that they were
     std::uint64_t keys_renewed = 0;

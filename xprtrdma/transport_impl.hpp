@@ -11,6 +11,7 @@
 #include "pools/io.hpp"
 #include "pools/page_list.hpp"
 #include "rpcrdma/credits.hpp"
+#include "xprtrdma/backchannel.hpp"
 #include "xprtrdma/endpoint.hpp"
 #include "xprtrdma/payload_pool.hpp"
 #include "xprtrdma/rep.hpp"
@@ -31,6 +32,8 @@ struct Counts {
     std::uint32_t message_bytes = 0, message_runs = 0;
     std::uint32_t send_sges = 0;
     std::size_t arena_bytes = 0;
+    std::uint32_t backward = 0;  // Receives beside, for calls of the server
+    void add_backward(const BackwardOptions& options, std::uint32_t inline_size) noexcept;
     static Result<Counts> of(const pools::Demand& demand, const verbs::DeviceCaps& caps) noexcept;
 };
 
@@ -101,6 +104,7 @@ class TransportImpl final : public Transport {
     // transport.cpp: set-up, and what callers do.
     Result<void> make_pools();
     Result<void> make_reqs();
+    Result<void> make_backward();
     Error not_connected() const noexcept;
     PlanLimits plan_limits() const noexcept;
     Result<void> check_call(Req& req) noexcept;
@@ -112,6 +116,7 @@ class TransportImpl final : public Transport {
     void schedule(Req& req) noexcept;
     void progress() noexcept;
     void on_reply(Rep& rep) noexcept;
+    bool take_backward(Rep& rep) noexcept;
     Req* match(const DecodedReply& reply) noexcept;
     void on_matched(Req& req, Rep& rep, const DecodedReply& reply) noexcept;
     void advance(Req& req) noexcept;
@@ -180,6 +185,7 @@ class TransportImpl final : public Transport {
     std::unique_ptr<pools::BufferPool> send_buffers_, recv_buffers_;
     std::unique_ptr<pools::Io> io_;
     std::unique_ptr<ReceiveQueue> receives_;
+    std::unique_ptr<Backchannel> backward_;  // of BackwardOptions::service
     std::span<std::byte> zeros_;
     std::unique_ptr<Req[]> reqs_;
 

@@ -139,9 +139,16 @@ TEST(WithClient, ArgumentsAndResultsBothByRdma) {
     EXPECT_EQ(p.result, pattern(200001, 2));
 }
 
-TEST(B10, ClientIsToldThatItsReplyChunkWasTooSmall) {
+TEST(B10, ClientIsToldThatItsReplyChunkWasTooSmallAndOffersALargerOne) {
     Pair p;
-    const Result<void> result = p.call({.op = Op::big, .n = 50000, .reply_max = 6000});
+    EXPECT_TRUE(p.call({.op = Op::big, .n = 50000, .reply_max = 6000}));
+    EXPECT_EQ(p.reply.size(), 50000u);
+    EXPECT_EQ(p.w.counters().err_chunk, 1u);
+}
+
+TEST(B10, ClientIsToldThatItsWriteChunkWasTooSmall) {
+    Pair p;
+    const Result<void> result = p.call({.op = Op::read, .n = 50000, .result_bytes = 6000});
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, Errc::bad_message);
     EXPECT_TRUE(p.call({.op = Op::null}));

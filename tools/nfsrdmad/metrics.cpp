@@ -258,7 +258,7 @@ void add_rpc(Families& out, const Snapshot& s) {
     out.counter("nfsrdmad_reply_cache_replayed_total", "Copies answered from the cache.",
                 s.reply_cache.replayed);
     out.counter("nfsrdmad_reply_cache_in_progress_total",
-                "Copies dropped: the first was being executed.", s.reply_cache.in_progress);
+                "Copies that waited: the first was being executed.", s.reply_cache.in_progress);
     out.counter("nfsrdmad_reply_cache_evicted_total", "Replies that left before their time.",
                 s.reply_cache.evicted);
     out.gauge("nfsrdmad_memory_used_bytes", "Memory counted against --memory.", s.memory_used);

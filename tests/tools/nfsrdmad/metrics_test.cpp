@@ -43,6 +43,22 @@ const prometheus::MetricFamily* find(const std::vector<prometheus::MetricFamily>
     return nullptr;
 }
 
+TEST(Metrics, RefusalsHaveTheirReasonAndPeersAreCounted) {
+    Snapshot snapshot = example();
+    snapshot.loops[0].rdma.refused_quarantined = 2;
+    snapshot.loops[1].rdma.refused_quarantined = 3;
+    snapshot.loops[1].rdma.peers_lost = 4;
+    snapshot.peers.quarantined = 1;
+    const auto all = to_metrics(snapshot);
+    const auto* refused = find(all, "nfsrdmad_connections_refused_total");
+    ASSERT_NE(refused, nullptr);
+    ASSERT_EQ(refused->metric.size(), 6u);
+    EXPECT_EQ(refused->metric[0].label[0].value, "quarantine");
+    EXPECT_EQ(refused->metric[0].counter.value, 5);
+    EXPECT_EQ(find(all, "nfsrdmad_peers_lost_total")->metric[0].counter.value, 4);
+    EXPECT_EQ(find(all, "nfsrdmad_peers_quarantined")->metric[0].gauge.value, 1);
+}
+
 TEST(Metrics, ProceduresAreSummedOverLoops) {
     const auto all = to_metrics(example());
     const auto* calls = find(all, "nfsrdmad_procedure_calls_total");
