@@ -4,6 +4,7 @@
 
 #include "base/bytes.hpp"
 #include "svcrdma/ctxt.hpp"
+#include "svcrdma/registered.hpp"
 
 namespace nfsrdma::svcrdma {
 
@@ -48,14 +49,7 @@ std::size_t Server::slab_bytes(std::uint32_t count) const noexcept {
 }
 
 std::size_t Server::slabs_bytes_max() const noexcept {
-    std::uint32_t credits = first_credits();
-    std::size_t bytes = slab_bytes(receives(credits));
-    while (credits < provision.credits) {
-        const std::uint32_t more = more_credits(credits);
-        bytes += slab_bytes(receives(more) - receives(credits));
-        credits = more;
-    }
-    return bytes;
+    return slabs_bytes(options, provision);
 }
 
 Result<std::span<std::byte>> Server::get_slab(std::uint32_t count) {

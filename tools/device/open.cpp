@@ -19,6 +19,7 @@ namespace soft = verbs::softroce;
 Result<verbs::rdmacore::Options> rdma_options(const Request& request) {
     verbs::rdmacore::Options options;
     options.device = request.choice.name;
+    options.strategy = request.strategy;
     if (!options.device.empty() || (request.passive && request.address.is_any())) return options;
     SockAddr local = request.address;
     if (!request.passive) {
@@ -28,12 +29,13 @@ Result<verbs::rdmacore::Options> rdma_options(const Request& request) {
     return options;
 }
 
-// --device auto takes no device that the first connection could not use; empty: it can.
-std::string unlockable(const Request& request, const verbs::Device& device) {
+// --device auto takes no device whose memory the program could not lock; empty: it can.
+std::string unlockable(const Request& request, const verbs::Device& device, std::size_t loops) {
     const verbs::rdmacore::MemlockLimit limit = memlock_limit();
-    const std::uint64_t bytes = connection_bytes(device.caps());
+    std::string who;
+    const std::uint64_t bytes = bytes_to_lock(request, device.caps(), loops, who);
     if (request.choice.kind != Kind::automatic || may_lock(limit, bytes)) return {};
-    return cannot_lock(limit, bytes);
+    return cannot_lock(limit, bytes, who);
 }
 
 std::string line_of_rdma(const verbs::Device& device, const verbs::rdmacore::Options& options) {
@@ -72,10 +74,24 @@ Result<std::unique_ptr<verbs::Device>> open_soft(Loop& loop, const Request& requ
     if (!wire) return wire.error();
     soft::SoftOptions options;
     options.peer_port = request.peer_udp_port;
+    options.faults = request.faults;
+    options.fault_seed = request.fault_seed;
     return soft::create_device(loop, *std::move(wire), options);
 }
 
 }  // namespace
+
+std::uint64_t bytes_to_lock(const Request& request, const verbs::DeviceCaps& caps,
+                            std::size_t loops, std::string& who) {
+    if (request.passive) {
+        who = loops == 1 ? "this server" : "this server, with " + std::to_string(loops) + " loops,";
+        return request.server ? server_bytes(*request.server, caps) * loops : 0;
+    }
+    who = "a client with " + std::to_string(request.demand.credits) + " calls under way";
+    if (request.connections > 1)
+        who += " on each of " + std::to_string(request.connections) + " connections";
+    return client_bytes(request.demand, caps) * request.connections;
+}
 
 std::string explain(const Request& request, const Error& error) {
     std::string why = to_string(error);
@@ -115,7 +131,7 @@ Result<Opened> open(Loop& loop, const Request& request) {
         Result<verbs::rdmacore::Options> options = rdma_options(request);
         Result<std::unique_ptr<verbs::Device>> device =
             options ? open_rdma_device(loop, *options) : options.error();
-        if (device) refusal = unlockable(request, **device);
+        if (device) refusal = unlockable(request, **device, 1);
         if (device && refusal.empty()) {
             out.device = *std::move(device);
             out.name = out.device->name();
@@ -141,7 +157,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::create(std::span<Loop* const> loop
         Result<verbs::rdmacore::Options> options = rdma_options(request);
         Result<std::unique_ptr<RdmaDevices>> devices =
             options ? RdmaDevices::create(loops, *options) : options.error();
-        if (devices) refusal = unlockable(request, (*devices)->device(0));
+        if (devices) refusal = unlockable(request, (*devices)->device(0), loops.size());
         if (devices && refusal.empty()) {
             self->rdma_ = *std::move(devices);
             self->name_ = self->rdma_->device(0).name();
@@ -155,6 +171,8 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::create(std::span<Loop* const> loop
     udp.bind = request.bind.value_or(request.address.with_port(soft::kRoceV2Port));
     soft::SoftOptions options;
     options.peer_port = request.peer_udp_port;
+    options.faults = request.faults;
+    options.fault_seed = request.fault_seed;
     NR_TRY_ASSIGN(self->soft_, soft::DeviceGroup::create(loops, udp, options));
     self->name_ = "softroce";
     self->line_ = line_of_soft(request, none, refusal);

@@ -5,8 +5,11 @@
 #include <string>
 
 #include "base/loop.hpp"
+#include "pools/provision.hpp"
+#include "svcrdma/listener.hpp"
 #include "tools/device/choice.hpp"
 #include "verbs/device.hpp"
+#include "verbs/rdmacore/rdmacore.hpp"
 #include "verbs/softroce/group.hpp"
 
 // Opens the device that --device names: the one place that knows all kinds.
@@ -24,7 +27,21 @@ struct Request {
     // active, the address that leads to the peer, with that port where it is free.
     std::optional<SockAddr> bind;
     std::uint16_t peer_udp_port = verbs::softroce::kRoceV2Port;  // softroce
+    verbs::softroce::FaultSpec faults{};                         // softroce
+    std::uint64_t fault_seed = 1;
+    // rdmacore: how keys are made; `automatic` is for the device to say.
+    verbs::rdmacore::Strategy strategy = verbs::rdmacore::Strategy::automatic;
+    // How much memory is to be locked, by which --device auto chooses. Active: so many connections,
+    // each of this demand. Passive: what each loop listens with; not given: nothing worth counting.
+    pools::Demand demand{};
+    std::uint32_t connections = 1;
+    std::optional<svcrdma::ServerOptions> server{};
 };
+
+// That all loops, or connections, together register with a device of the kernel; `who` is for
+// people. 0: nothing worth counting.
+std::uint64_t bytes_to_lock(const Request& request, const verbs::DeviceCaps& caps,
+                            std::size_t loops, std::string& who);
 
 // For people, on failure: what cannot be had, why, and what to do.
 std::string explain(const Request& request, const Error& error);

@@ -17,10 +17,12 @@ void add_client_options(CLI::App& app, ClientOptions& options, double timeout_le
     app.add_option("--bind", options.bind,
                    "softroce: local ADDRESS[:PORT] of the device (default: the address that leads "
                    "to the server)");
-    app.add_option("--registration", options.registration,
-                   "how memory is opened to the server: a key bound for each call (auto, bind), or "
-                   "all of it for good (static: unsafe, for measurements)")
-        ->check(CLI::IsMember({"auto", "bind", "static"}))
+    app.add_option(
+           "--registration", options.registration,
+           "how memory is opened to the server: a key bound for each call (auto, bind; umr: "
+           "by a way that only mlx5 has, and that has not been tried on a card), or all of "
+           "it for good (static: unsafe, for measurements)")
+        ->check(CLI::IsMember({"auto", "bind", "umr", "static"}))
         ->capture_default_str();
     app.add_option("--loop", options.loop, "how to wait for events")
         ->check(CLI::IsMember({"auto", "io_uring", "epoll"}))
@@ -43,6 +45,8 @@ std::string check_client_options(const ClientOptions& options) {
         return "--mountport is the port of MOUNT over TCP or UDP: it has no meaning with "
                "--mountproto rdma";
     }
+    if (options.registration == "umr" && options.device.rfind("rdmacore", 0) != 0)
+        return "--registration umr is of mlx5's devices alone: it needs --device rdmacore";
     return {};
 }
 
@@ -54,9 +58,21 @@ LoopOptions loop_options(const ClientOptions& options) {
 }
 
 pools::Registration registration_of(const ClientOptions& options) {
-    if (options.registration == "bind") return pools::Registration::bind;
+    if (options.registration == "bind" || options.registration == "umr")
+        return pools::Registration::bind;
     if (options.registration == "static") return pools::Registration::fixed;
     return pools::Registration::automatic;
+}
+
+Result<Request> request_of(const ClientOptions& options, const SockAddr& server) {
+    Request request;
+    request.choice = parse_choice(options.device).value_or(Choice{});
+    request.address = server;
+    if (options.registration == "umr") request.strategy = verbs::rdmacore::Strategy::umr;
+    if (!options.bind.empty()) {
+        NR_TRY_ASSIGN(request.bind, SockAddr::parse(options.bind, 0));
+    }
+    return request;
 }
 
 }  // namespace nfsrdma::devices

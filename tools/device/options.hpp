@@ -4,7 +4,7 @@
 
 #include "base/loop.hpp"
 #include "pools/page_list.hpp"
-#include "tools/device/choice.hpp"
+#include "tools/device/open.hpp"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
@@ -32,5 +32,8 @@ std::string check_client_options(const ClientOptions& options);
 
 LoopOptions loop_options(const ClientOptions& options);
 pools::Registration registration_of(const ClientOptions& options);
+// The device that leads to `server`; its demand is the caller's to add. Errc::invalid_argument:
+// --bind is no address.
+Result<Request> request_of(const ClientOptions& options, const SockAddr& server);
 
 }  // namespace nfsrdma::devices

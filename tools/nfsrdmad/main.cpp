@@ -173,13 +173,16 @@ class Daemon {
 
     bool make_devices() {
         std::vector<Loop*> loops;
-        for (auto& worker : workers_)
+        for (auto& worker : workers_) {
+            if (!services_.prepare(*worker)) return false;
             loops.push_back(&worker->loop());
+        }
         devices::Request request;
         request.choice = options_.device;
         request.address = options_.listen;
         request.passive = true;
         request.bind = options_.listen.with_port(options_.roce_port);
+        request.server = workers_.front()->server_options();
         auto devices = devices::DeviceSet::create(loops, request);
         if (!devices) {
             static_cast<void>(std::fprintf(stderr, "nfsrdmad: %s\n",
@@ -201,7 +204,6 @@ class Daemon {
     bool listen() {
         SockAddr local = options_.listen;
         for (std::uint32_t i = 0; i < options_.loops; ++i) {
-            if (!services_.prepare(*workers_[i])) return false;
             const Result<void> listening =
                 workers_[i]->listen(devices_->device(i), local, server_, options_.registration);
             if (!listening) {

@@ -1,5 +1,6 @@
 #include "tools/nfsrdmad/worker.hpp"
 
+#include "tools/device/memory.hpp"
 #include "tools/device/open.hpp"
 
 namespace nfsrdma::nfsrdmad {
@@ -40,12 +41,7 @@ Worker::~Worker() {
 }
 
 svcrdma::ServerOptions Worker::server_options(const WorkerShared& shared) noexcept {
-    constexpr std::uint32_t kConnections = 1024, kFirstCredits = 4,
-                            kCredits = 64;  // as many calls as a Linux client has under way
-    svcrdma::ServerOptions options;
-    options.connections_max = kConnections;
-    options.first_credits = kFirstCredits;
-    options.demand.credits = kCredits;
+    svcrdma::ServerOptions options = devices::nfsrdmad_options();
     options.memory = shared.memory;
     options.peers = shared.peers;
     options.keepalive_ns = shared.keepalive_ns;

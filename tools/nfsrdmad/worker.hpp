@@ -35,6 +35,7 @@ class Worker {
 
     Loop& loop() noexcept { return *loop_; }
     static svcrdma::ServerOptions server_options(const WorkerShared& shared) noexcept;
+    svcrdma::ServerOptions server_options() const noexcept { return server_options(shared_); }
     void use(const WorkerShared& shared) noexcept { shared_ = shared; }  // before listen
     // Listens on `device`, which is of this loop. Errors are svcrdma::Listener's.
     Result<void> listen(verbs::Device& device, const SockAddr& local, nfs::Server& server,

@@ -66,6 +66,8 @@ Result<void> NfsLoad::open_device(const NfsLoadOptions& options) {
     devices::Request request;
     request.choice = devices::parse_choice(options.device).value_or(devices::Choice{});
     request.address = options.server;
+    request.demand.credits = options.credits;
+    request.demand.max_payload = kMaxPayload;
     auto opened = devices::open(*loop_, request);
     if (!opened) {
         (void)std::fprintf(stderr, "rpcrdma-bench: %s\n",

@@ -116,13 +116,18 @@ void judge_memlock(const Machine& machine, Findings& out) {
         return;
     }
     const std::string text = "RLIMIT_MEMLOCK is " + bytes(limit.soft) +
-                             "; a connection of nfsrdma registers " +
-                             bytes(machine.connection_bytes) + " with a device of the kernel";
-    if (devices::may_lock(limit, machine.connection_bytes)) {
+                             "; with a device of the kernel nfsrdma registers " +
+                             bytes(machine.connection_bytes) +
+                             " for a connection (more with -j above 32), nfsrdmad " +
+                             bytes(machine.server_bytes) + " for each of its loops";
+    const bool client = devices::may_lock(limit, machine.connection_bytes);
+    const bool server = devices::may_lock(limit, machine.server_bytes);
+    if (client && server) {
         add(out, Level::fine, text);
         return;
     }
-    add(out, Level::warning, text + ", and would fail; --device auto takes softroce",
+    const char* const who = client ? ": nfsrdmad" : server ? ": nfsrdma" : ": both";
+    add(out, Level::warning, text + who + " would fail; --device auto takes softroce",
         "ulimit -l unlimited (systemd: LimitMEMLOCK=infinity; a container: --ulimit memlock=-1); "
         "softroce needs none");
 }

@@ -104,13 +104,13 @@ bool has_io_uring() {
 }
 
 // By the caps of the first device that can be used.
-std::uint64_t bytes_of_connection(const std::vector<DeviceInfo>& all) {
-    for (const DeviceInfo& device : all) {
+void reckon_memory(Machine& machine) {
+    for (const DeviceInfo& device : machine.devices) {
         if (!device.error.empty()) continue;
-        const std::uint64_t bytes = devices::connection_bytes(device.caps);
-        if (bytes > 0) return bytes;
+        machine.connection_bytes = devices::client_bytes({}, device.caps);
+        machine.server_bytes = devices::server_bytes(devices::nfsrdmad_options(), device.caps);
+        if (machine.connection_bytes > 0) return;
     }
-    return 0;
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ Machine look_at_machine() {
     out.memlock = devices::memlock_limit();
     out.rmem_max = number_in("/proc/sys/net/core/rmem_max");
     out.io_uring = has_io_uring();
-    out.connection_bytes = bytes_of_connection(out.devices);
+    reckon_memory(out);
     out.addresses = look_at_addresses(out.devices);
     return out;
 }

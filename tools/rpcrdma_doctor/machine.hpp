@@ -29,8 +29,9 @@ struct Machine {
     // That the kernel has, whether or not this process can use them.
     std::vector<std::string> kernel_devices;
     verbs::rdmacore::MemlockLimit memlock;
-    std::uint64_t rmem_max = 0;          // net.core.rmem_max; 0: unknown
-    std::uint64_t connection_bytes = 0;  // that a connection of nfsrdma registers
+    std::uint64_t rmem_max = 0;  // net.core.rmem_max; 0: unknown
+    // That nfsrdma registers for its connection, as it is by default; and nfsrdmad for each loop.
+    std::uint64_t connection_bytes = 0, server_bytes = 0;
     bool io_uring = false;
     std::vector<SoftAddress> addresses;
 };

@@ -120,6 +120,7 @@ std::string json_of(const Machine& machine, const std::string& only) {
                                 .add("exempt", machine.memlock.exempt)
                                 .text())
         .add("connection_bytes", machine.connection_bytes)
+        .add("server_bytes", machine.server_bytes)
         .add("rmem_max", machine.rmem_max)
         .add_raw("devices", array_of(devices, [](const auto& device) { return json_of(device); }))
         .add_raw("softroce",

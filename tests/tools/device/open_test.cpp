@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tools/device/memory.hpp"
+
 namespace nfsrdma::devices {
 namespace {
 
@@ -89,6 +91,35 @@ TEST_F(OpenDevice, ASetHasADeviceForEachLoop) {
     Request none = request("rdmacore:no_such_device", "127.0.0.1");
     none.passive = true;
     EXPECT_FALSE(static_cast<bool>(DeviceSet::create(loops, none)));
+}
+
+// What --device auto reckons with is what the program is going to register.
+TEST(BytesToLock, AreThoseOfTheDemandAndTheRole) {
+    verbs::DeviceCaps caps;
+    caps.max_send_wr = caps.max_recv_wr = 16000;
+    caps.max_send_sge = caps.max_recv_sge = 8;
+    caps.max_fast_reg_pages = 1 << 20;
+    caps.fast_reg = true;
+    Request client;
+    std::string who;
+    const std::uint64_t plain = bytes_to_lock(client, caps, 1, who);
+    EXPECT_EQ(plain, client_bytes({}, caps));
+    client.demand.credits = 64;
+    const std::uint64_t busy = bytes_to_lock(client, caps, 1, who);
+    EXPECT_GT(busy, plain);
+    EXPECT_NE(who.find("64 calls"), std::string::npos) << who;
+    client.connections = 3;
+    EXPECT_EQ(bytes_to_lock(client, caps, 1, who), 3 * busy);
+    EXPECT_NE(who.find("3 connections"), std::string::npos) << who;
+
+    Request server;
+    server.passive = true;
+    EXPECT_EQ(bytes_to_lock(server, caps, 2, who), 0u) << "a test of the device";
+    server.server = nfsrdmad_options();
+    const std::uint64_t one = bytes_to_lock(server, caps, 1, who);
+    EXPECT_GT(one, busy);
+    EXPECT_EQ(bytes_to_lock(server, caps, 2, who), 2 * one);
+    EXPECT_NE(who.find("2 loops"), std::string::npos) << who;
 }
 
 }  // namespace

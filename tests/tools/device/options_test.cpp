@@ -50,6 +50,32 @@ TEST(ClientOptions, EveryWordArrives) {
     EXPECT_EQ(loop_options(parsed({"--loop", "io_uring"})).backend, LoopBackend::io_uring);
 }
 
+TEST(ClientOptions, RequestLeadsToTheServer) {
+    const SockAddr server = *SockAddr::parse("127.0.0.9:20049", 0);
+    auto plain = request_of(parsed({}), server);
+    ASSERT_TRUE(static_cast<bool>(plain));
+    EXPECT_EQ(plain->choice.kind, Kind::softroce);
+    EXPECT_TRUE(plain->address == server);
+    EXPECT_FALSE(plain->passive);
+    EXPECT_FALSE(plain->bind.has_value());
+    EXPECT_EQ(plain->strategy, verbs::rdmacore::Strategy::automatic);
+    auto bound = request_of(parsed({"--bind", "127.0.0.3:5000"}), server);
+    ASSERT_TRUE(static_cast<bool>(bound));
+    EXPECT_EQ(bound->bind->port(), 5000);
+    EXPECT_FALSE(static_cast<bool>(request_of(parsed({"--bind", "nowhere"}), server)));
+}
+
+// What no card of ours has run is taken by nobody who does not ask for it.
+TEST(ClientOptions, UmrIsAskedForByName) {
+    const SockAddr server = *SockAddr::parse("127.0.0.9:20049", 0);
+    const ClientOptions umr = parsed({"--registration", "umr", "--device", "rdmacore:mlx5_0"});
+    EXPECT_EQ(registration_of(umr), pools::Registration::bind);
+    EXPECT_EQ(request_of(umr, server)->strategy, verbs::rdmacore::Strategy::umr);
+    EXPECT_EQ(check_client_options(umr), "");
+    for (const char* device : {"softroce", "auto"})
+        EXPECT_NE(check_client_options(parsed({"--registration", "umr", "--device", device})), "");
+}
+
 TEST(ClientOptions, WhatNobodyKnowsIsRefused) {
     for (const auto& [name, value] :
          std::vector<std::pair<std::string, std::string>>{{"--device", "rxe0"},

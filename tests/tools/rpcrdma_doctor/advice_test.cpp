@@ -76,6 +76,11 @@ TEST(DoctorAdvice, MemoryThatMayNotBeLocked) {
     Machine machine = sample_machine();
     machine.memlock.soft = 64 << 10;
     EXPECT_EQ(level_of(judge(machine, ""), "ulimit -l"), "warning");
+    EXPECT_EQ(level_of(judge(machine, ""), ": both would fail"), "warning");
+    machine.memlock.soft = 5 << 20;  // a client's 4 MiB, not a server's 7
+    EXPECT_EQ(level_of(judge(machine, ""), ": nfsrdmad would fail"), "warning");
+    machine.memlock.soft = 7 << 20;
+    EXPECT_EQ(level_of(judge(machine, ""), "RLIMIT_MEMLOCK is 7.0 MiB"), "ok");
     machine.memlock.exempt = true;
     EXPECT_EQ(level_of(judge(machine, ""), "without a limit"), "ok");
     machine.devices.clear();

@@ -36,6 +36,7 @@ inline doctor::Machine sample_machine() {
     out.memlock = {8 << 20, 8 << 20, false};
     out.rmem_max = 4 << 20;
     out.connection_bytes = 4 << 20;
+    out.server_bytes = 7 << 20;
     doctor::SoftAddress address;
     address.interface = "v0";
     address.address = *SockAddr::parse("10.9.0.1", 0);
