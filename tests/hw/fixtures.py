@@ -1,6 +1,7 @@
 """Makes what every row copies, under DIR: fixtures.py DIR
 
 files/        the files of the matrix, by name and size; files/edges/ one of each size around the inline limit; files.sums
+many/         128 files, of sizes that go inline and that do not
 links/        symbolic links of 1 to 1,023 bytes; links.list
 digits        16 MiB + 5 bytes of digits: tshark takes some random bytes for other protocols
 """
@@ -18,6 +19,10 @@ with open("digits", "wb") as out:
     out.write(digits)
 os.makedirs("files/edges")
 os.mkdir("links")
+os.mkdir("many")
+for i in range(1, 129):
+    with open(f"many/{i}", "wb") as out:
+        out.write(digits[i:i + i * 400])
 files = {name: digits[:size] for name, size in SIZES.items()}
 files.update({f"edges/{size}": digits[-size:] for size in EDGES})
 with open("files.sums", "w") as sums:

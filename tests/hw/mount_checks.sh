@@ -41,14 +41,7 @@ mount_sparse() {
 }
 mount_in_flight() { # 64 readers and writers at once, past the cache
     mkdir "$mnt/many"
-    seq 64 | xargs -P 64 -I{} dd if="$scratch/digits" of="$mnt/many/{}" bs=64k count=4 skip={} oflag=direct status=none
-    local i
-    for i in $(seq 64); do
-        cmp -n 262144 -i $((i * 65536)):0 "$scratch/digits" "$export/many/$i" || fail "file $i differs at the server"
-    done
-    seq 64 | xargs -P 64 -I{} dd if="$mnt/many/{}" of="$scratch/many.{}" bs=64k iflag=direct status=none
-    for i in $(seq 64); do cmp "$scratch/many.$i" "$export/many/$i" || fail "file $i differs here"; done
-    rm -f "$scratch"/many.[0-9]*
+    python3 "$here/flight.py" "$mnt/many" "$export/many" "$scratch/digits"
 }
 # The Linux client's own counters, of READs and WRITEs of 1 MiB, to stand beside those of our client (keys: what was invalidated
 # by the peer is not counted there, only what it had to invalidate itself).
@@ -60,11 +53,11 @@ mount_shows_counters() {
     after=$(mount_counters)
     rm "$mnt/counted"
     [ -n "$after" ] || fail "no counters of RDMA"
-    # Sends, read chunks, write chunks, calls that invalidated keys themselves.
+    # Sends, keys of read chunks and of write chunks, keys that it invalidated itself.
     paste -d' ' <(tr ' ' '\n' <<<"$before") <(tr ' ' '\n' <<<"$after") | awk '
         {d[NR] = $2 - $1}
         END {
-            printf "note: Linux client, 1 MiB: %d calls, %d read chunks, %d write chunks, LOCAL_INV needed by %d\n", d[1], d[2], d[3], d[4]
+            printf "note: Linux client, 16 x 1 MiB: %d calls, %d keys of read chunks, %d of write chunks, LOCAL_INV %d\n", d[1], d[2], d[3], d[4]
         }'
 }
 mount_counters() { # the line "xprt: rdma" of the mount: see facts of its order in the kernel's xprt_rdma_print_stats

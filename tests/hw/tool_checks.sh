@@ -64,9 +64,6 @@ tool_sparse() {
     equal "$(tool cat --offset 4294967290 --length 12 "$url/sparse" | od -An -tx1 | tr -d ' \n0')" "" "its hole"
 }
 tool_in_flight() { # 64 files at a time, of sizes that go inline and that do not
-    mkdir -p "$scratch/many"
-    local i
-    for i in $(seq 128); do head -c $((i * 400)) "$scratch/digits" >"$scratch/many/$i"; done
     rm -rf "$scratch/many.back"
     tool --stats put -r -j 64 "$scratch/many" "$url/many" 2>"$scratch/stats"
     echo "note: calls in flight at most: $(stat_of in_flight_max)"

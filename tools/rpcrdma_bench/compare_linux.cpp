@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
+#include "tools/rpcrdma_bench/linux_client.hpp"
 #include "tools/rpcrdma_bench/nfs_load.hpp"
 #include "tools/rpcrdma_bench/pairs.hpp"
 
@@ -44,12 +47,34 @@ double busy_seconds() {
     return (user + nice + system + irq + soft) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
+// What a side has spent since it connected.
+struct KeyCounters {
+    double calls = 0, keys = 0, local_invs = 0;
+};
+
 // One way to do the work.
 struct Side {
     const char* name;
     std::function<double(const Work&)> rate;  // bytes per second; negative after a failure
+    std::function<KeyCounters()> counters;
+    KeyCounters before, after;  // of all rounds
     std::vector<double> rates, cpu_ms_per_mib;
 };
+
+KeyCounters counted(const NfsLoad& load) {
+    const auto& io = load.io_counters();
+    return {static_cast<double>(load.transport_counters().calls), static_cast<double>(io.binds),
+            static_cast<double>(io.local_invalidations)};
+}
+
+KeyCounters counted_by_linux(const CompareLinuxOptions& options) {
+    std::ifstream in("/proc/self/mountstats");
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const LinuxCounters c = linux_counters(text, options.mounted);
+    return {static_cast<double>(c.calls),
+            static_cast<double>(c.read_segments + c.write_segments + c.reply_segments),
+            static_cast<double>(c.local_invalidations)};
+}
 
 Result<std::unique_ptr<NfsLoad>> client_of(const CompareLinuxOptions& options,
                                            const std::string& server, const std::string& path,
@@ -105,6 +130,7 @@ bool measure(const Work& work, std::array<Side, 3>& sides, int rounds) {
     for (Side& side : sides) {
         side.rates.clear();
         side.cpu_ms_per_mib.clear();
+        side.before = side.counters();
     }
     const double mib = static_cast<double>(work.calls) * work.bytes / kMiB;
     for (int round = -1; round < rounds; ++round) {  // the first is to warm up
@@ -121,6 +147,8 @@ bool measure(const Work& work, std::array<Side, 3>& sides, int rounds) {
             side.cpu_ms_per_mib.push_back((busy_seconds() - cpu) * 1e3 / mib);
         }
     }
+    for (Side& side : sides)
+        side.after = side.counters();
     return true;
 }
 
@@ -138,23 +166,16 @@ void report(const Work& work, const std::array<Side, 3>& sides,
               options);
         print(std::string(work.name) + "_" + side.name + "_cpu_ms_per_MiB",
               median(side.cpu_ms_per_mib), options);
+        const double calls = side.after.calls - side.before.calls;
+        if (calls <= 0) continue;
+        print(std::string(work.name) + "_" + side.name + "_keys_per_rpc",
+              (side.after.keys - side.before.keys) / calls, options);
+        print(std::string(work.name) + "_" + side.name + "_local_inv_per_rpc",
+              (side.after.local_invs - side.before.local_invs) / calls, options);
     }
 }
 
 }  // namespace
-
-double fio_rate(const std::string& json, bool write) {
-    // "jobs" : [ { ... "read" : { ..., "bw_bytes" : N, ... }, "write" : { ... } } ]
-    const std::string section = write ? "\"write\" : {" : "\"read\" : {";
-    const std::string key = "\"bw_bytes\" : ";
-    const std::size_t jobs = json.find("\"jobs\"");
-    if (jobs == std::string::npos) return -1;
-    const std::size_t begin = json.find(section, jobs);
-    if (begin == std::string::npos) return -1;
-    const std::size_t at = json.find(key, begin);
-    if (at == std::string::npos) return -1;
-    return std::strtod(json.c_str() + at + key.size(), nullptr);
-}
 
 int run_compare_linux(const CompareLinuxOptions& options) {
     auto nfsd =
@@ -168,9 +189,19 @@ int run_compare_linux(const CompareLinuxOptions& options) {
         return 1;
     }
     std::array<Side, 3> sides;
-    sides[0] = {"linux", [&](const Work& work) { return by_fio(options, work); }, {}, {}};
-    sides[1] = {"ours_nfsd", [&](const Work& work) { return ours(**nfsd, work); }, {}, {}};
-    sides[2] = {"ours_ours", [&](const Work& work) { return ours(**nfsrdmad, work); }, {}, {}};
+    const auto side = [](const char* name, std::function<double(const Work&)> rate,
+                         std::function<KeyCounters()> counters) {
+        return Side{name, std::move(rate), std::move(counters), {}, {}, {}, {}};
+    };
+    sides[0] = side(
+        "linux", [&](const Work& work) { return by_fio(options, work); },
+        [&] { return counted_by_linux(options); });
+    sides[1] = side(
+        "ours_nfsd", [&](const Work& work) { return ours(**nfsd, work); },
+        [&] { return counted(**nfsd); });
+    sides[2] = side(
+        "ours_ours", [&](const Work& work) { return ours(**nfsrdmad, work); },
+        [&] { return counted(**nfsrdmad); });
     bool all = true;
     for (const Work& work : kWorks) {
         if (measure(work, sides, options.rounds)) {

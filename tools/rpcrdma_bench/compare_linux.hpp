@@ -17,12 +17,10 @@ struct CompareLinuxOptions {
 };
 
 // Sequential READ and WRITE of 64 MiB, 1 MiB each with 8 in flight, and 4 KiB READs with 16. Prints
-// `{read1m,write1m,read4k}_{ours_nfsd,ours_ours}_vs_linux RATIO`, the rates behind them, and the
-// CPU time of the whole machine for a MiB. The Linux client is driven by fio with O_DIRECT, the
-// same sizes and depths. Status 0 when all could be measured.
+// `{read1m,write1m,read4k}_{ours_nfsd,ours_ours}_vs_linux RATIO`, the rates behind them, the CPU
+// time of the whole machine for a MiB, and of each side what its calls cost in keys. The Linux
+// client is driven by fio with O_DIRECT, the same sizes and depths. Status 0 when all could be
+// measured.
 int run_compare_linux(const CompareLinuxOptions& options);
-
-// Bytes per second out of fio's `--output-format=json`; negative when there are none.
-double fio_rate(const std::string& json, bool write);
 
 }  // namespace nfsrdma::bench

@@ -121,6 +121,7 @@ class RegisterBench final : public verbs::CmHandler {
   private:
     struct Key {
         std::unique_ptr<verbs::FastMr> mr;
+        std::vector<std::byte*> pages;  // its 1 MiB of the memory: written once, bound many times
         verbs::SendWr open, close;
     };
     struct Last : verbs::Cqe {
@@ -141,7 +142,6 @@ class RegisterBench final : public verbs::CmHandler {
     std::unique_ptr<verbs::CmId> id_;
     std::unique_ptr<verbs::Mr> arena_;
     std::array<Key, kKeys> keys_;
-    std::vector<std::byte*> pages_;
     Last last_;
     verbs::CmEventType event_ = verbs::CmEventType::unreachable;
     bool told_ = false;
@@ -183,8 +183,10 @@ Result<void> RegisterBench::connect(const SockAddr& address) {
     (void)run_until(*loop_, [this] { return told_; });
     if (event_ != verbs::CmEventType::established)
         return Error{Errc::refused, 0, "the device does not connect to itself"};
-    for (Key& key : keys_) {
-        NR_TRY_ASSIGN(key.mr, pd_->alloc_fast_mr(k1MiB / kPage));
+    for (std::uint32_t i = 0; i < kKeys; ++i) {
+        NR_TRY_ASSIGN(keys_[i].mr, pd_->alloc_fast_mr(k1MiB / kPage));
+        for (std::uint32_t at = 0; at < k1MiB; at += kPage)
+            keys_[i].pages.push_back(memory_.of(i, k1MiB).data() + at);
     }
     last_.done = [](verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
         auto& last = static_cast<Last&>(cqe);
@@ -227,11 +229,8 @@ bool RegisterBench::bind_all(std::uint32_t bytes) {
     verbs::WrChain chain;
     for (std::uint32_t i = 0; i < kKeys; ++i) {
         Key& key = keys_[i];
-        std::byte* const first = memory_.of(i, bytes).data();
-        pages_.clear();
-        for (std::uint32_t at = 0; at < bytes; at += kPage)
-            pages_.push_back(first + at);
-        if (!key.mr->map(pages_, kPage, 0, bytes, address_of(first), verbs::Access::remote_read))
+        const auto pages = std::span(key.pages).first(bytes / kPage);
+        if (!key.mr->map(pages, kPage, 0, bytes, address_of(pages[0]), verbs::Access::remote_read))
             return false;
         key.open = {};
         key.open.cqe = &last_;

@@ -29,6 +29,10 @@ namespace {
 constexpr Error kBadMap{Errc::invalid_argument, 0, "map memory region"};
 constexpr std::uint32_t kKeyByteBits = 8;
 
+bool misplaced(const std::byte* page, std::uint32_t page_size) noexcept {
+    return page == nullptr || (address_of(page) & (page_size - 1)) != 0;
+}
+
 }  // namespace
 
 const char* to_string(KeyState state) noexcept {
@@ -81,10 +85,7 @@ Result<void> KeyMr::map(std::span<std::byte* const> pages, std::uint32_t page_si
     const std::uint64_t needed = div_ceil(std::uint64_t{offset} + length, page_size);
     if (needed > pages.size()) return Error{Errc::too_big, 0, "map memory region"};
     pages = pages.first(needed);
-    const auto misplaced = [&](const std::byte* page) {
-        return page == nullptr || (address_of(page) & (page_size - 1)) != 0;
-    };
-    if (std::any_of(pages.begin(), pages.end(), misplaced)) return kBadMap;
+    if (misplaced(pages[0], page_size)) return kBadMap;
     unmap();  // what it was mapped to before is not bound any more, whatever comes
     NR_TRY(lay_out({pages, page_size, offset, length}, iova));
     target_.length = length;
@@ -95,10 +96,15 @@ Result<void> KeyMr::map(std::span<std::byte* const> pages, std::uint32_t page_si
 }
 
 Result<void> KeyMr::lay_out(const umr::PageSpan& list, std::uint64_t iova) noexcept {
+    // One look at each page: what follows a page that is in its place is in its own.
     const std::uint64_t first = address_of(list.pages[0]);
-    for (std::size_t i = 1; i < list.pages.size(); ++i) {
-        if (address_of(list.pages[i]) != first + i * list.page_size)
+    std::uint64_t expected = first;
+    for (const std::byte* page : list.pages) {
+        if (address_of(page) != expected) {
+            if (misplaced(page, list.page_size)) return kBadMap;
             return Error{Errc::unsupported, 0, "map: a key of this device covers one run"};
+        }
+        expected += list.page_size;
     }
     // The peer addresses a window by the addresses of the region below it.
     if (iova != first + list.offset)
@@ -173,6 +179,8 @@ UmrMr::UmrMr(RdmaPd& pd, mlx5dv_mkey& key) noexcept : BoundMr(pd, umr::rkey_of(k
 }
 
 Result<void> UmrMr::lay_out(const umr::PageSpan& list, std::uint64_t /*iova*/) noexcept {
+    const auto bad = [&](const std::byte* page) { return misplaced(page, list.page_size); };
+    if (std::any_of(list.pages.begin(), list.pages.end(), bad)) return kBadMap;
     NR_TRY_ASSIGN(const std::uint32_t count, umr::runs_of(list, runs_));
     target_.addr = 0;
     target_.runs = std::span(runs_).first(count);
