@@ -117,6 +117,10 @@ Result<void> Endpoint::start(const SockAddr& server, std::uint64_t timeout_ns) n
     return asked;
 }
 
+Result<std::unique_ptr<Probe>> Endpoint::probe(const SockAddr& server, const Probe::Told& told) {
+    return Probe::create(device_, *pd_, *cq_, server, told);
+}
+
 void Endpoint::disconnect(const Error& why) noexcept {
     if (state_ != State::connecting && state_ != State::connected) return;
     if (state_ == State::connected) id_->disconnect();

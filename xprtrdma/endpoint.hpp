@@ -6,6 +6,7 @@
 #include "base/loop.hpp"
 #include "rpcrdma/private_data.hpp"
 #include "verbs/device.hpp"
+#include "xprtrdma/probe.hpp"
 
 namespace nfsrdma::xprtrdma {
 
@@ -44,6 +45,8 @@ class Endpoint final : public verbs::CmHandler {
     Endpoint& operator=(const Endpoint&) = delete;
 
     verbs::ProtectionDomain& pd() noexcept { return *pd_; }
+    // A question beside the connection, by the same device.
+    Result<std::unique_ptr<Probe>> probe(const SockAddr& server, const Probe::Told& told);
     Loop& loop() noexcept { return device_.loop(); }
     // Makes the queues. Then post Receives, then start().
     Result<verbs::QueuePair*> make_queues(const Parameters& parameters);

@@ -23,7 +23,8 @@ void TransportImpl::schedule(Req& req) noexcept {
 void TransportImpl::on_received(void* arg, Rep& rep) noexcept {
     TransportImpl& self = *static_cast<TransportImpl*>(arg);
     self.received_.push_back(rep);
-    self.heard_ns_ = self.endpoint_->loop().now_ns();
+    self.note_life();
+    self.ping_after_ns_ = self.options_.ping.after_ns;
     self.schedule();
 }
 
@@ -41,7 +42,7 @@ void TransportImpl::on_send_done(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept 
         self.endpoint_->disconnect({Errc::reconnect, 0, verbs::to_string(wc.status)});
         return;
     }
-    self.heard_ns_ = self.endpoint_->loop().now_ns();
+    self.note_life();
     self.io_->on_send_room();
     if (req.outcome) self.schedule(req);
 }

@@ -27,6 +27,7 @@ void TransportImpl::on_lost(const Error& why) noexcept {
     io_->on_disconnect();
     if (backward_ != nullptr) backward_->on_disconnect();
     receives_->set_qp(nullptr);
+    probe_.reset();
     NR_ASSERT(!ping_.pending);
     const bool was_up = std::exchange(up_, false);
     trace(0, why.what);
@@ -178,6 +179,7 @@ void TransportImpl::resume() noexcept {
     up_ = true;
     answered_ = distrusted_ = false;
     heard_ns_ = now;
+    ping_after_ns_ = options_.ping.after_ns;
     trace(0, "connected");
     const bool again = std::exchange(recovering_, false);
     if (again && connected_told_) {

@@ -33,11 +33,16 @@ struct RecoveryOptions {
     std::uint64_t seed = 0;  // of the delays; 0: from getrandom(2)
 };
 
-// A peer that is gone and one that thinks look the same: so it is asked. See docs/adr.
+// A peer that is gone and one that thinks look the same: so it is asked. See docs/adr/0018.
 struct PingOptions {
-    // Nothing was heard for so long while calls are outstanding: ping. 0: never.
-    std::uint64_t after_ns = 3 * kNsPerSec;
+    // Nothing was heard for so long while calls are outstanding: ping. Twice as long after each
+    // ping that was answered, up to the second. 0: never.
+    std::uint64_t after_ns = 300 * kNsPerMs, after_max_ns = 3 * kNsPerSec;
     std::uint64_t timeout_ns = 5 * kNsPerSec;  // without an answer the connection has ended
+    // Where the transport recovers: a ping is unanswered for so long, and its host is asked by a
+    // connect request to a port where nobody listens. When that is refused, and the ping still not
+    // answered after the second time, another lives there than this connection knew. 0: never.
+    std::uint64_t probe_after_ns = 150 * kNsPerMs, probe_grace_ns = 300 * kNsPerMs;
 };
 
 // Calls of the server to this client by the same connection (RFC 8167), inline only.
@@ -84,7 +89,7 @@ struct TransportCounters {
     std::uint64_t resends = 0;                          // calls, each time that they were
     std::uint64_t keys_renewed = 0;
     std::uint64_t recover_ns = 0, recover_ns_max = 0;  // from a connection's end to the next one
-    std::uint64_t pings = 0, ping_timeouts = 0;
+    std::uint64_t pings = 0, ping_timeouts = 0, probes = 0, probes_told = 0;
     std::uint64_t err_chunk_retries = 0;  // with a larger Reply chunk
 };
 

@@ -137,7 +137,13 @@ class TransportImpl final : public Transport {
     void watch_replies() noexcept;
     void on_reply_timer() noexcept;
     std::uint64_t oldest_call_ns() noexcept;
+    std::uint64_t look_at_replies(std::uint64_t now, std::uint64_t oldest) noexcept;
+    std::uint64_t look_at_ping(std::uint64_t now) noexcept;
+    std::uint64_t look_at_probe(std::uint64_t now) noexcept;
+    std::uint64_t look_at_silence(std::uint64_t now, std::uint64_t oldest) noexcept;
+    void note_life() noexcept;
     void send_ping(std::uint64_t now) noexcept;
+    static void on_probe_answered(void* arg) noexcept;
     static void on_ping_posted(pools::Posting& posting, Result<void> result) noexcept;
     static void on_ping_done(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept;
 
@@ -199,7 +205,10 @@ class TransportImpl final : public Transport {
     ProgressTask task_;
     OwnTimer reply_timer_, recovery_timer_;
     Ping ping_;
-    std::uint64_t heard_ns_ = 0;  // the last sign of life of the peer, or of its device
+    std::uint64_t heard_ns_ = 0;       // the last sign of life of the peer, or of its device
+    std::uint64_t ping_after_ns_ = 0;  // PingOptions::after_ns, and longer after each answer
+    std::unique_ptr<Probe> probe_;     // of the ping that is not answered
+    std::uint64_t probe_told_ns_ = 0;  // 0: it was not answered either
     // Of recovery: when the last connection ended; since when none has worked, and the attempts and
     // the delay since then; whether the present one brought a reply.
     std::uint64_t down_ns_ = 0, lost_ns_ = 0, delay_ns_ = 0;

@@ -9,11 +9,15 @@
 // missed. So while calls are outstanding one timer looks at the oldest of them and at the last sign
 // of life. Nothing heard for a while: ping. An RDMA WRITE of no bytes needs no key, no credit and
 // no Receive of the peer, whose device answers it while the peer itself may be busy; no answer in
-// time, or the device's own retries in vain, end the connection. A peer whose device lives and
-// whose process does not is found out by the calls' own time.
+// time, or the device's own retries in vain, end the connection. A server that was killed and
+// started again knows nothing of the connection, and is silent on it for as long as the device has
+// patience; a transport that recovers asks its host beside the connection (Probe), and ends it when
+// that is answered and the ping is not. A peer whose device lives and whose process does not is
+// found out by the calls' own time.
 //
 // Ownership. The ping is posted once at a time: `pending` from here to its completion, which the
-// drain of the connection flushes.
+// drain of the connection flushes. A probe lives no longer than the ping's silence, and dies from
+// the timer or at the connection's end, not from inside its own event.
 //
 // Errors. Each ends in Endpoint::disconnect.
 namespace nfsrdma::xprtrdma {
@@ -37,39 +41,84 @@ std::uint64_t TransportImpl::oldest_call_ns() noexcept {
     return oldest;
 }
 
+void TransportImpl::note_life() noexcept {
+    heard_ns_ = endpoint_->loop().now_ns();
+}
+
+// Each look returns when to look again.
 void TransportImpl::on_reply_timer() noexcept {
     const std::uint64_t oldest = oldest_call_ns();
+    if (!ping_.pending) probe_.reset();
     if (oldest == UINT64_MAX || !connected()) return;
     const std::uint64_t now = endpoint_->loop().now_ns();
-    std::uint64_t next = UINT64_MAX;
-    if (options_.reply_timeout_ns != 0) {
-        if (now - oldest >= options_.reply_timeout_ns) {
-            ++counters_.reply_timeouts;
-            return endpoint_->disconnect({Errc::reconnect, 0, "no reply in time"});
-        }
-        next = oldest + options_.reply_timeout_ns;
+    std::uint64_t next = look_at_replies(now, oldest);
+    if (connected())
+        next = std::min(next, ping_.pending ? look_at_ping(now) : look_at_silence(now, oldest));
+    if (connected() && next != UINT64_MAX) endpoint_->loop().arm(reply_timer_, next);
+}
+
+std::uint64_t TransportImpl::look_at_replies(std::uint64_t now, std::uint64_t oldest) noexcept {
+    if (options_.reply_timeout_ns == 0) return UINT64_MAX;
+    if (now - oldest < options_.reply_timeout_ns) return oldest + options_.reply_timeout_ns;
+    ++counters_.reply_timeouts;
+    endpoint_->disconnect({Errc::reconnect, 0, "no reply in time"});
+    return UINT64_MAX;
+}
+
+std::uint64_t TransportImpl::look_at_silence(std::uint64_t now, std::uint64_t oldest) noexcept {
+    if (options_.ping.after_ns == 0) return UINT64_MAX;
+    const std::uint64_t quiet_since = std::max(heard_ns_, oldest);
+    if (now - quiet_since < ping_after_ns_) return quiet_since + ping_after_ns_;
+    send_ping(now);
+    return ping_.pending ? look_at_ping(now) : UINT64_MAX;
+}
+
+std::uint64_t TransportImpl::look_at_ping(std::uint64_t now) noexcept {
+    if (now - ping_.since_ns >= options_.ping.timeout_ns) {
+        ++counters_.ping_timeouts;
+        endpoint_->disconnect({Errc::reconnect, 0, "the peer does not answer a ping"});
+        return UINT64_MAX;
     }
-    if (ping_.pending) {
-        if (now - ping_.since_ns >= options_.ping.timeout_ns) {
-            ++counters_.ping_timeouts;
-            return endpoint_->disconnect({Errc::reconnect, 0, "the peer does not answer a ping"});
-        }
-        next = std::min(next, ping_.since_ns + options_.ping.timeout_ns);
-    } else if (options_.ping.after_ns != 0) {
-        const std::uint64_t quiet_since = std::max(heard_ns_, oldest);
-        if (now - quiet_since >= options_.ping.after_ns) {
-            send_ping(now);
-            next = std::min(next, now + options_.ping.timeout_ns);
-        } else {
-            next = std::min(next, quiet_since + options_.ping.after_ns);
-        }
+    const std::uint64_t next = ping_.since_ns + options_.ping.timeout_ns;
+    return options_.recovery.on && options_.ping.probe_after_ns != 0
+               ? std::min(next, look_at_probe(now))
+               : next;
+}
+
+std::uint64_t TransportImpl::look_at_probe(std::uint64_t now) noexcept {
+    const PingOptions& options = options_.ping;
+    if (probe_ == nullptr) {
+        if (now - ping_.since_ns < options.probe_after_ns)
+            return ping_.since_ns + options.probe_after_ns;
+        probe_told_ns_ = 0;
+        auto probe =
+            endpoint_->probe(server_, {.answered = &TransportImpl::on_probe_answered, .arg = this});
+        if (!probe) return UINT64_MAX;  // one question less
+        ++counters_.probes;
+        trace(0, "probe");
+        probe_ = *std::move(probe);
+        return UINT64_MAX;
     }
-    if (next != UINT64_MAX) endpoint_->loop().arm(reply_timer_, next);
+    if (probe_told_ns_ == 0) return UINT64_MAX;
+    // Signs of life that came since the answer, or shortly before.
+    const std::uint64_t mute_since = std::max(probe_told_ns_, heard_ns_);
+    if (now - mute_since < options.probe_grace_ns) return mute_since + options.probe_grace_ns;
+    ++counters_.probes_told;
+    endpoint_->disconnect({Errc::reconnect, 0, "the peer lives, and not on this connection"});
+    return UINT64_MAX;
+}
+
+void TransportImpl::on_probe_answered(void* arg) noexcept {
+    TransportImpl& self = *static_cast<TransportImpl*>(arg);
+    Loop& loop = self.endpoint_->loop();
+    self.probe_told_ns_ = loop.now_ns();
+    loop.arm(self.reply_timer_, loop.now_ns());
 }
 
 void TransportImpl::send_ping(std::uint64_t now) noexcept {
     ++counters_.pings;
     trace(0, "ping");
+    ping_after_ns_ = std::min(ping_after_ns_ * 2, options_.ping.after_max_ns);
     ping_.pending = true;
     ping_.since_ns = now;
     ping_.chain = {};
@@ -93,7 +142,7 @@ void TransportImpl::on_ping_done(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept 
         self.endpoint_->disconnect({Errc::reconnect, 0, verbs::to_string(wc.status)});
         return;
     }
-    self.heard_ns_ = self.endpoint_->loop().now_ns();
+    self.note_life();
     self.io_->on_send_room();
     self.on_reply_timer();  // which waits for a later time now
 }

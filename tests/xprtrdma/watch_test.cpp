@@ -21,12 +21,14 @@ class Watch : public ClientFixture {
 
 // Pings are answered by the device below a server that thinks: it is not taken for dead.
 TEST_F(Watch, SlowServerIsPingedAndKept) {
-    options_.ping = {.after_ns = 3 * kNsPerSec, .timeout_ns = 5 * kNsPerSec};
+    options_.recovery.on = true;
     start_connected();
     auto calls = send_many(2);
     world_.run_for(31 * kNsPerSec);
     EXPECT_TRUE(transport_->connected());
-    EXPECT_EQ(transport_->counters().pings, 10u);
+    // After 0.3, 0.6, 1.2, 2.4 s, and then each 3 s.
+    EXPECT_EQ(transport_->counters().pings, 12u);
+    EXPECT_EQ(transport_->counters().probes, 0u);
     EXPECT_EQ(transport_->counters().ping_timeouts, 0u);
     EXPECT_EQ(peer().inbox.size(), 1u);  // a ping is no message, takes no Receive and no credit
     peer().send(inline_reply(1));
@@ -58,7 +60,7 @@ TEST_F(Watch, B23_PeerThatDiedAfterItsAcknowledgementIsNoticedInSeconds) {
     world_.run_for(100 * kNsPerMs);
     EXPECT_TRUE(calls[0]->ok());
     cut_.on = true;
-    ASSERT_TRUE(run_until([&] { return lost_ > 0; }, 9 * kNsPerSec));
+    ASSERT_TRUE(run_until([&] { return lost_ > 0; }, 3 * kNsPerSec));
     EXPECT_EQ(transport_->counters().pings, 1u);
     EXPECT_EQ(transport_->counters().reply_timeouts, 0u);
     for (std::size_t i = 1; i < calls.size(); ++i)
@@ -100,8 +102,92 @@ TEST_F(Watch, DeadPeerOfAnIdleConnectionIsNoticedAtTheNextUse) {
     world_.run_for(3600 * kNsPerSec);
     EXPECT_TRUE(transport_->connected());
     auto calls = send_many(1, 10);
-    ASSERT_TRUE(run_until([&] { return lost_ > 0; }, 9 * kNsPerSec));
+    ASSERT_TRUE(run_until([&] { return lost_ > 0; }, 3 * kNsPerSec));
     EXPECT_EQ(calls[0]->error(), Errc::reconnect);
+}
+
+// What is left of a server that was killed and started again: connection management answers, and
+// nobody knows the queue pair.
+class Restarted : public Watch {
+  protected:
+    struct OnlyCm final : verbs::softroce::LoopTap {
+        bool on_frame(verbs::softroce::LoopFrame& frame) noexcept override {
+            if (none) return false;
+            const bool cm = load_be24(frame.bytes.data() + 5) == 1;  // to queue pair 1
+            return cm || !only_cm;
+        }
+        bool only_cm = false, none = false;
+    };
+    Restarted() {
+        world_.net->set_tap(&tap_);
+        options_.recovery.on = true;
+    }
+    OnlyCm tap_;
+};
+
+TEST_F(Restarted, ServerIsFoundOutInLessThanASecond) {
+    start_connected();
+    auto calls = send_many(1);
+    world_.run_for(10 * kNsPerMs);
+    tap_.only_cm = true;
+    ASSERT_TRUE(run_until([&] { return transport_->counters().probes_told == 1; }, kNsPerSec));
+    tap_.only_cm = false;
+    ASSERT_TRUE(run_until([&] { return transport_->counters().reconnects == 1; }, kNsPerSec));
+    ASSERT_TRUE(run_until([&] { return peer().inbox.size() == 1; }));
+    peer().send(inline_reply(1));
+    ASSERT_TRUE(run_until([&] { return calls[0]->ok(); }));
+}
+
+// A request that gets no answer is sent again, so that the server is found when it is back.
+TEST_F(Restarted, ServerThatComesBackLaterIsFoundSoon) {
+    start_connected();
+    auto calls = send_many(1);
+    world_.run_for(10 * kNsPerMs);
+    tap_.none = true;
+    world_.run_for(800 * kNsPerMs);
+    EXPECT_EQ(transport_->counters().probes, 1u);
+    EXPECT_TRUE(transport_->connected());
+    tap_.none = false;
+    tap_.only_cm = true;
+    ASSERT_TRUE(run_until([&] { return transport_->recovering(); }, kNsPerSec));
+}
+
+// A peer that was not scheduled for a while answers both: nothing is lost.
+TEST_F(Restarted, SilenceOfBothEndsInLife) {
+    start_connected();
+    auto calls = send_many(1);
+    world_.run_for(10 * kNsPerMs);
+    tap_.none = true;
+    world_.run_for(1200 * kNsPerMs);
+    tap_.none = false;
+    world_.run_for(10 * kNsPerSec);
+    EXPECT_TRUE(transport_->connected());
+    EXPECT_EQ(transport_->counters().reconnect_tries, 0u);
+    EXPECT_EQ(transport_->counters().probes, 1u);
+    peer().send(inline_reply(1));
+    ASSERT_TRUE(run_until([&] { return calls[0]->ok(); }));
+}
+
+// Who does not recover loses too much by a mistake.
+TEST_F(Restarted, WithoutRecoveryNobodyIsAsked) {
+    options_.recovery.on = false;
+    start_connected();
+    auto calls = send_many(1);
+    world_.run_for(10 * kNsPerMs);
+    tap_.only_cm = true;
+    ASSERT_TRUE(run_until([&] { return lost_ > 0; }, 4 * kNsPerSec));
+    EXPECT_EQ(transport_->counters().probes, 0u);
+}
+
+TEST_F(Restarted, ClosedWhileItAsks) {
+    start_connected();
+    auto calls = send_many(1);
+    world_.run_for(10 * kNsPerMs);
+    tap_.none = true;
+    ASSERT_TRUE(run_until([&] { return transport_->counters().probes == 1; }));
+    transport_->close();
+    ASSERT_TRUE(run_until([&] { return all_done(calls); }, kNsPerSec));
+    EXPECT_EQ(calls[0]->error(), Errc::closed);
 }
 
 }  // namespace
