@@ -32,7 +32,7 @@ Result<void> ListenGroup::listen(RdmaListener& listener, const SockAddr& local) 
         return {};
     }
     NR_TRY(listener.start(local));
-    entries_.push_back({&listener, {&listener}, 0});
+    entries_.push_back({&listener, {&listener}, {}});
     return {};
 }
 
@@ -52,18 +52,23 @@ void ListenGroup::leave(RdmaListener& listener) noexcept {
                    entries_.end());
 }
 
-RdmaListener* ListenGroup::next(const RdmaListener& home) noexcept {
+RdmaListener* ListenGroup::next(const RdmaListener& home, const SockAddr& peer) noexcept {
     for (Entry& entry : entries_) {
-        if (entry.home == &home) return entry.members[entry.turn++ % entry.members.size()];
+        if (entry.home != &home) continue;
+        const std::uint32_t turn =
+            entry.turns.first(peer, static_cast<std::uint32_t>(entry.members.size()));
+        entry.turns.took(peer, turn);
+        return entry.members[turn];
     }
     return nullptr;
 }
 
 void ListenGroup::steer(RdmaListener& home, CmIdHandle id, const RawEvent& event) noexcept {
     Handoff* moved = nullptr;
+    const SockAddr peer = SockAddr::from(rdma_get_peer_addr(id.get()));
     {
         const std::lock_guard lock(mutex_);
-        RdmaListener* const target = next(home);
+        RdmaListener* const target = next(home, peer);
         if (target != nullptr && target != &home &&
             rdma_migrate_id(id.get(), &target->cm().channel()) == 0) {
             auto handoff = std::make_unique<Handoff>();

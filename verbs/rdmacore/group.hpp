@@ -6,6 +6,7 @@
 
 #include "base/loop.hpp"
 #include "base/sock_addr.hpp"
+#include "verbs/loop_turns.hpp"
 #include "verbs/rdmacore/cm.hpp"
 
 // One address and port, several loops: one of the listeners listens, and hands the requests round.
@@ -31,7 +32,7 @@ class ListenGroup {
     struct Entry {
         RdmaListener* home = nullptr;
         std::vector<RdmaListener*> members;
-        std::size_t turn = 0;
+        LoopTurns turns;
     };
     struct Handoff : Task {
         Handoff() noexcept;
@@ -41,7 +42,7 @@ class ListenGroup {
         CmIdHandle id;
         RawEvent event;
     };
-    RdmaListener* next(const RdmaListener& home) noexcept;
+    RdmaListener* next(const RdmaListener& home, const SockAddr& peer) noexcept;
     void arrive(Handoff& handoff) noexcept;
 
     std::mutex mutex_;  // listening and connecting are rare, and no part of the data path

@@ -34,10 +34,11 @@ std::uint32_t CmGroup::loop_for(const Path& path, const CmReq& req,
         return memory.loop;
     }
     const auto port = static_cast<std::uint16_t>(req.service_id);
+    const std::uint32_t first = turns_.first(path.peer, loops());
     for (std::uint32_t i = 0; i < loops(); ++i) {
-        const std::uint32_t loop = (turn_ + i) % loops();
+        const std::uint32_t loop = (first + i) % loops();
         if (!listens(loop, path.local, port)) continue;
-        turn_ = loop + 1;
+        turns_.took(path.peer, loop);
         memory = {path.peer, req.local_comm, req.qpn, loop};
         return loop;
     }

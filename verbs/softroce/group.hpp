@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/loop.hpp"
+#include "verbs/loop_turns.hpp"
 #include "verbs/softroce/cm_mad.hpp"
 #include "verbs/softroce/device.hpp"
 #include "verbs/softroce/softroce.hpp"
@@ -16,9 +17,9 @@
 // One process, one address and port, several loops: a soft device on each.
 //
 // Operation: the kernel gives every packet to the loop that owns its queue pair. Queue pair 1 is on
-// one fixed loop, the home; it hands connect requests to the loops that listen, in turn, and later
-// MADs to the loop that the communication id names. Each loop's listener thus gets its share, on
-// its own thread.
+// one fixed loop, the home; it hands the requests of each peer to the loops that listen, in turn,
+// later MADs to the loop that the communication id names. Each loop's listener thus gets its share,
+// on its own thread.
 //
 // Ownership: a MAD that is handed on is copied into a slot of its target, which is free again once
 // it was handled.
@@ -32,8 +33,8 @@ class CmGroup {
     CmGroup& operator=(const CmGroup&) = delete;
 
     std::uint32_t loops() const noexcept { return static_cast<std::uint32_t>(targets_.size()); }
-    // The loop that is to answer this request: as before, if it comes again; else the next that
-    // listens; `fallback` when none does. On the home's thread only.
+    // The loop that is to answer this request: as before, if it comes again; else the peer's next
+    // that listens; `fallback` when none does. On the home's thread only.
     std::uint32_t loop_for(const Path& path, const CmReq& req, std::uint32_t fallback) noexcept;
     // Runs Cm::on_forwarded_mad on loop `to`. False: all of its slots are taken, and the MAD is
     // lost. Any thread.
@@ -72,7 +73,7 @@ class CmGroup {
 
     std::vector<std::unique_ptr<Target>> targets_;
     std::array<Remembered, kRemembered> remembered_{};  // by a hash: the latest wins
-    std::uint32_t turn_ = 0;
+    LoopTurns turns_;
     std::mutex listeners_mutex_;  // listening is rare, and no part of the data path
     std::vector<Entry> listeners_;
 };

@@ -14,6 +14,7 @@
 #include "base/bytes.hpp"
 #include "base/clock.hpp"
 #include "base/loop.hpp"
+#include "tests/verbs/cm_events.hpp"
 #include "verbs/cm.hpp"
 #include "verbs/device.hpp"
 #include "verbs/rdmacore/rdmacore.hpp"
@@ -25,19 +26,12 @@ namespace nfsrdma::verbs::rdmacore::test {
 inline constexpr std::uint64_t kWaitNs = 30 * kNsPerSec;  // of a slow machine
 inline constexpr std::size_t kPage = 4096;
 
+using verbs::test::bytes_of;
+using verbs::test::run_for;
+
 template <class F>
 bool run_until(Loop& loop, F finished, std::uint64_t timeout_ns = kWaitNs) {
-    return loop.run_until([](void* f) { return (*static_cast<F*>(f))(); }, &finished, timeout_ns);
-}
-
-inline void run_for(Loop& loop, std::uint64_t ns) {
-    const std::uint64_t end = loop.now_ns() + ns;
-    run_until(
-        loop, [&] { return loop.now_ns() >= end; }, ns);
-}
-
-inline std::vector<std::byte> bytes_of(const std::string& text) {
-    return {as_bytes(text.data()), as_bytes(text.data()) + text.size()};
+    return verbs::test::run_until(loop, std::move(finished), timeout_ns);
 }
 
 // A completion, remembered.
@@ -82,7 +76,7 @@ class Pages {
 };
 
 // One end: its domain, queue, id and registered memory.
-class End final : public CmHandler {
+class End final : public verbs::test::CmEvents {
   public:
     explicit End(Device& device, std::size_t bytes = std::size_t{4} << 20)
         : memory(bytes), device_(device) {
@@ -118,21 +112,6 @@ class End final : public CmHandler {
         make_qp();
         return id->connect(peer, params);
     }
-    void on_cm_event(CmId& from, const CmEvent& event) noexcept override {
-        EXPECT_EQ(&from, id.get());
-        events.push_back(event.type);
-        reason = event.reason;
-        if (event.type != CmEventType::disconnected) {
-            private_data.assign(event.private_data.begin(), event.private_data.end());
-            initiator_depth = event.initiator_depth;
-            responder_resources = event.responder_resources;
-        }
-    }
-    std::uint32_t count(CmEventType type) const {
-        return static_cast<std::uint32_t>(std::count(events.begin(), events.end(), type));
-    }
-    bool established() const { return count(CmEventType::established) == 1; }
-    bool over() const { return !events.empty() && events.back() != CmEventType::established; }
     Sge sge(std::size_t offset, std::uint32_t length) const {
         return {address_of(memory.at(offset)), length, mr->lkey()};
     }
@@ -142,12 +121,7 @@ class End final : public CmHandler {
     std::unique_ptr<CompletionQueue> cq;
     std::unique_ptr<ProtectionDomain> pd;
     std::unique_ptr<Mr> mr;
-    std::unique_ptr<CmId> id;
     QueuePair* qp = nullptr;
-    std::vector<CmEventType> events;
-    std::uint16_t reason = 0;
-    std::vector<std::byte> private_data;
-    std::uint8_t initiator_depth = 0, responder_resources = 0;
 
   private:
     Device& device_;
@@ -191,8 +165,12 @@ class Acceptor final : public ListenHandler {
 // The address that NFSRDMA_TEST_ADDRESS names (iWARP devices do not tell theirs); else the first
 // IPv4 address of a device that has one; unspecified without a device.
 inline SockAddr device_address() {
-    if (const char* const named = std::getenv("NFSRDMA_TEST_ADDRESS"); named != nullptr)
-        return *SockAddr::parse(named, 0);
+    if (const char* const named = std::getenv("NFSRDMA_TEST_ADDRESS"); named != nullptr) {
+        auto address = SockAddr::parse(named, 0);
+        EXPECT_TRUE(address && address->is_v4())
+            << "NFSRDMA_TEST_ADDRESS is no IPv4 address: '" << named << "'";
+        return address ? *address : SockAddr{};
+    }
     for (const DeviceInfo& device : list_devices()) {
         for (const PortInfo& port : device.ports) {
             for (const GidInfo& gid : port.gids) {
@@ -210,6 +188,7 @@ class HwTest : public ::testing::Test {
   protected:
     void SetUp() override {
         address = device_address();
+        ASSERT_FALSE(HasFailure());
         if (!address.is_v4()) GTEST_SKIP() << "needs qemu: no RDMA device";
         loop = std::move(*Loop::create({}));
         open(client_device, options());

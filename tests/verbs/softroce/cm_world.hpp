@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/loop.hpp"
+#include "tests/verbs/cm_events.hpp"
 #include "verbs/cm.hpp"
 #include "verbs/device.hpp"
 #include "verbs/softroce/cm.hpp"
@@ -21,23 +22,16 @@
 // Two or more ends of connections on soft devices, with what connection management told them.
 namespace nfsrdma::verbs::softroce::test {
 
-inline std::vector<std::byte> bytes_of(const std::string& text) {
-    return {as_bytes(text.data()), as_bytes(text.data()) + text.size()};
-}
+using verbs::test::bytes_of;
+using verbs::test::run_for;
 
 template <class F>
 bool run_until(Loop& loop, F finished, std::uint64_t timeout_ns = 10 * kNsPerSec) {
-    return loop.run_until([](void* f) { return (*static_cast<F*>(f))(); }, &finished, timeout_ns);
-}
-
-inline void run_for(Loop& loop, std::uint64_t ns) {
-    const std::uint64_t end = loop.now_ns() + ns;
-    run_until(
-        loop, [&] { return loop.now_ns() >= end; }, ns);
+    return verbs::test::run_until(loop, std::move(finished), timeout_ns);
 }
 
 // One end: an id, its queue pair and its protection domain.
-class End final : public CmHandler {
+class End final : public verbs::test::CmEvents {
   public:
     explicit End(Device& device) : device_(device) {
         cq_ = std::move(*device.create_cq(64));
@@ -61,31 +55,8 @@ class End final : public CmHandler {
         make_qp();
         return id->connect(peer, params);
     }
-    void on_cm_event(CmId& from, const CmEvent& event) noexcept override {
-        EXPECT_EQ(&from, id.get());
-        events.push_back(event.type);
-        reason = event.reason;
-        if (event.type != CmEventType::disconnected) {
-            private_data.assign(event.private_data.begin(), event.private_data.end());
-            initiator_depth = event.initiator_depth;
-            responder_resources = event.responder_resources;
-        }
-        if (destroy_on_event) id.reset();
-    }
-    std::uint32_t count(CmEventType type) const {
-        return static_cast<std::uint32_t>(std::count(events.begin(), events.end(), type));
-    }
-    bool established() const { return count(CmEventType::established) == 1; }
-    bool over() const { return !events.empty() && events.back() != CmEventType::established; }
     Device& device() { return device_; }
     ProtectionDomain& pd() { return *pd_; }
-
-    std::unique_ptr<CmId> id;
-    std::vector<CmEventType> events;
-    std::vector<std::byte> private_data;
-    std::uint16_t reason = 0;
-    std::uint8_t initiator_depth = 0, responder_resources = 0;
-    bool destroy_on_event = false;
 
   private:
     Device& device_;

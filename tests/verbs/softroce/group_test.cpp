@@ -17,7 +17,8 @@ using test::run_until;
 using test::Server;
 
 constexpr std::uint32_t kLoops = 2;
-const SockAddr kGroup = SockAddr::v4(0x7F2B0201, 0), kClient = SockAddr::v4(0x7F2B0202, 0);
+const SockAddr kGroup = SockAddr::v4(0x7F2B0201, 0), kClient = SockAddr::v4(0x7F2B0202, 0),
+               kOther = SockAddr::v4(0x7F2B0203, 0);
 
 // Two loops on two threads behind one port, and a client on this thread.
 class GroupTest : public ::testing::Test {
@@ -34,10 +35,13 @@ class GroupTest : public ::testing::Test {
         client_loop_ = std::move(*Loop::create({}));
         SoftOptions options;
         options.peer_port = group_->local().port();
-        auto device = SoftDevice::create(*client_loop_,
-                                         std::move(*create_udp_wire({.bind = kClient})), options);
-        EXPECT_TRUE(device);
-        client_device_ = std::move(*device);
+        for (auto& [device, address] :
+             {std::pair{&client_device_, kClient}, std::pair{&other_device_, kOther}}) {
+            auto opened = SoftDevice::create(
+                *client_loop_, std::move(*create_udp_wire({.bind = address})), options);
+            EXPECT_TRUE(opened);
+            *device = std::move(*opened);
+        }
     }
     void listen_on(std::uint32_t loop) {
         servers_[loop] = std::make_unique<Server>(group_->device(loop), kGroup.with_port(7174));
@@ -53,10 +57,12 @@ class GroupTest : public ::testing::Test {
             threads_[i].join();
         }
     }
-    std::vector<std::unique_ptr<End>> connect(std::size_t count) {
+    // From one device, or from two by turns.
+    std::vector<std::unique_ptr<End>> connect(std::size_t count, bool by_turns = false) {
         std::vector<std::unique_ptr<End>> clients;
         for (std::size_t i = 0; i < count; ++i) {
-            clients.push_back(std::make_unique<End>(*client_device_));
+            SoftDevice& from = by_turns && i % 2 == 1 ? *other_device_ : *client_device_;
+            clients.push_back(std::make_unique<End>(from));
             EXPECT_TRUE(clients.back()->connect(kGroup.with_port(7174)));
             EXPECT_TRUE(run_until(*client_loop_, [&] { return !clients.back()->events.empty(); }));
         }
@@ -66,7 +72,7 @@ class GroupTest : public ::testing::Test {
     std::array<std::unique_ptr<Loop>, kLoops> loops_;
     std::unique_ptr<Loop> client_loop_;
     std::unique_ptr<DeviceGroup> group_;
-    std::unique_ptr<SoftDevice> client_device_;
+    std::unique_ptr<SoftDevice> client_device_, other_device_;
     std::array<std::unique_ptr<Server>, kLoops> servers_;
     std::array<std::thread, kLoops> threads_;
 };
@@ -95,6 +101,29 @@ TEST_F(GroupTest, ConnectionsGoToTheLoopsInTurn) {
             EXPECT_EQ(end->events.size(), 2u) << "established and disconnected";
             const auto& qp = static_cast<SoftQp&>(*end->id->qp());
             EXPECT_EQ((qp.qpn() & 0xFF) % kLoops, i);
+        }
+        servers_[i].reset();
+    }
+}
+
+// Not all of one peer's on one loop and all of the other's on the other.
+TEST_F(GroupTest, APeersConnectionsAreSpreadWhoeverElseConnects) {
+    for (std::uint32_t i = 0; i < kLoops; ++i)
+        listen_on(i);
+    start();
+    auto clients = connect(8, true);
+    clients.clear();
+    run_until(
+        *client_loop_, [] { return false; }, 20 * kNsPerMs);
+    stop();
+    for (std::uint32_t i = 0; i < kLoops; ++i) {
+        EXPECT_EQ(servers_[i]->requests, 4u);
+        for (const SockAddr& peer : {kClient, kOther}) {
+            const auto& ends = servers_[i]->ends;
+            EXPECT_EQ(std::count_if(ends.begin(), ends.end(),
+                                    [&](auto& end) { return end->id->peer().same_address(peer); }),
+                      2)
+                << peer.to_string() << " on loop " << i;
         }
         servers_[i].reset();
     }
