@@ -30,7 +30,8 @@ int copy_with(Session& session, const Options& options, std::uint64_t total_byte
     if (terminal) std::printf("%s\n", line.c_str());
     const bool worth_a_word = !report.good() || report.skipped != 0 || report.omitted != 0;
     if (worth_a_word && !options.json) complain("", report.line());
-    if (!session.connected() && !session.interrupted())
+    // At its end, or nobody had the patience to wait until it is made again.
+    if (!session.client().xprt().connected() && !session.interrupted() && !good)
         complain("", "the connection is lost; the same command with --continue goes on");
     JsonObject object;
     report.add_to(object);
