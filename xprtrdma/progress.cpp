@@ -318,7 +318,7 @@ void TransportImpl::on_payload_home() noexcept {
 // Whoever waits is told of the end, too: it asks again and gets Errc::reconnect or Errc::closed.
 // While the connection is being recovered there is only memory to be had.
 void TransportImpl::wake_callers() noexcept {
-    const bool ended = !connected() && !recovering_;
+    const bool ended = !connected() && !recovering();
     const bool slot = slot_wanted_ && (ended || (connected() && !free_.empty()));
     const bool payload = payload_wanted_ && (ended || payload_home_);
     if (!(slot || payload) || wake_ == nullptr) return;

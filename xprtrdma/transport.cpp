@@ -200,7 +200,7 @@ Error TransportImpl::not_connected() const noexcept {
 }
 
 Result<sunrpc::Rqst*> TransportImpl::get_rqst(std::uint32_t call_max) noexcept {
-    if (recovering_) {
+    if (recovering()) {
         slot_wanted_ = true;
         return Error{Errc::again, 0, "the connection is being recovered"};
     }
@@ -333,7 +333,7 @@ Result<void> TransportImpl::check_call(Req& req) noexcept {
 Result<void> TransportImpl::send(sunrpc::Rqst& rqst) noexcept {
     Req& req = static_cast<Req&>(rqst);
     NR_ASSERT(req.home == this && req.state == ReqState::taken);
-    if (!connected() && !recovering_) return not_connected();
+    if (!connected() && !recovering()) return not_connected();
     NR_TRY(check_call(req));
     NR_TRY_ASSIGN(req.plan, plan_transfer(sizes_of(req), plan_limits()));
     if (!xids_.insert(req.xid, req)) return Error{Errc::invalid_argument, 0, "the XID is in use"};

@@ -79,7 +79,9 @@ class TransportImpl final : public Transport {
     }
     std::uint32_t credits_granted() const noexcept override { return credits_.granted(); }
     const SockAddr& server() const noexcept override { return server_; }
-    bool recovering() const noexcept override { return recovering_; }
+    bool recovering() const noexcept override {
+        return recovering_ || (up_ && !endpoint_->connected() && recovers());
+    }
     void on_recovery(void (*changed)(void*, bool connected) noexcept, void* arg) noexcept override;
     void on_disconnect(void (*lost)(void*) noexcept, void* arg) noexcept override;
 

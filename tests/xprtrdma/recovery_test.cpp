@@ -203,6 +203,22 @@ TEST_F(Recovery, MeanwhileNoSlotIsGivenAndTheWakeComesWithTheConnection) {
     ASSERT_TRUE(run_until([&] { return peer().inbox.size() == 1; }));
 }
 
+// From the first moment: the old connection is still being drained.
+TEST_F(Recovery, WhileTheOldConnectionEndsCallersAreToldToWait) {
+    start_connected();
+    warm_up();
+    auto calls = send_many(8);
+    ASSERT_TRUE(run_until([&] { return peer().inbox.size() == 8; }));
+    const std::uint64_t lost = transport_->counters().disconnects;
+    peer().disconnect();
+    ASSERT_TRUE(run_until([&] { return !transport_->connected(); }));
+    ASSERT_EQ(transport_->counters().disconnects, lost);
+    EXPECT_TRUE(transport_->recovering());
+    EXPECT_EQ(transport_->get_rqst(40).error().code, Errc::again);
+    transport_->close();
+    EXPECT_EQ(transport_->get_rqst(40).error().code, Errc::closed);
+}
+
 // A call that its caller had prepared when the connection went is sent with the others.
 TEST_F(Recovery, CallSentMeanwhileGoesBehindThoseThatWereLost) {
     start_connected();

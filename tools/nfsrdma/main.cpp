@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <string>
 
+#include "sunrpc/xprt_group.hpp"
 #include "tools/nfsrdma/commands.hpp"
+#include "tools/nfsrdma/patience.hpp"
 
 namespace nfsrdma::tool {
 namespace {
@@ -16,10 +18,15 @@ void add_common(CLI::App& app, Options& options) {
         app, options, 0.001,
         "seconds to wait for each answer, and for a server that asks for patience; for the "
         "connection 10 at most");
+    add_patience_options(app, options.patience);
     app.add_option("--rsize", options.rsize,
                    "bytes of one READ at most (default: what the server allows)");
     app.add_option("--wsize", options.wsize,
                    "bytes of one WRITE at most (default: what the server allows)");
+    app.add_option("--nconnect", options.nconnect,
+                   "connections to the server, over which the load is spread")
+        ->check(CLI::Range(1u, sunrpc::XprtGroup::kMembersMax))
+        ->capture_default_str();
     app.add_flag("--stats", options.stats,
                  "print counters of calls, keys and throughput at the end");
     app.add_flag(

@@ -7,9 +7,17 @@
 
 namespace nfsrdma::tool {
 
+// For how long a server that is gone is waited for; at most one of these is set.
+struct PatienceOptions {
+    bool hard = false, fail_fast = false;
+    double soft_s = 0;  // 0: as long as an answer may take
+};
+
 // What the command line says.
 struct Options : devices::ClientOptions {
     std::uint32_t rsize = 0, wsize = 0;  // 0: what the server allows
+    std::uint32_t nconnect = 1;          // connections
+    PatienceOptions patience;
     bool stats = false, json = false;
 
     std::vector<std::string> paths;  // arguments of the command, in order

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tools/device/open.hpp"
+#include "tools/nfsrdma/patience.hpp"
 #include "tools/nfsrdma/stats.hpp"
 #include "tools/nfsrdma/text.hpp"
 
@@ -19,12 +20,9 @@ constexpr std::uint64_t kGoodbyeNs = 5 * kNsPerSec;
 constexpr std::uint64_t kGoodbyeInterruptedNs = kNsPerSec;  // nobody likes to press it twice
 constexpr double kConnectMaxS = 10;                         // a host that is there answers in less
 constexpr double kMountMaxS = 10;                           // and so does its mountd
+constexpr std::uint64_t kNewsNs = 5 * kNsPerSec;            // a shorter absence is no news
 // Linux's server grants no more; each has 1 MiB of memory here.
 constexpr std::uint32_t kCreditsMax = 64;
-
-std::uint64_t to_ns(double seconds) noexcept {
-    return static_cast<std::uint64_t>(seconds * static_cast<double>(kNsPerSec));
-}
 
 std::string connect_trouble(const Error& error, const Url& url) {
     switch (error.code) {
@@ -90,49 +88,55 @@ bool Session::connect() {
     return open_device(*server) && open_transport(*server);
 }
 
+// So that --jobs files of one request each are all under way at once.
+pools::Demand Session::demand() const noexcept {
+    pools::Demand demand;
+    demand.credits =
+        credits_each(std::clamp(options_.jobs, demand.credits, kCreditsMax), options_.nconnect);
+    return demand;
+}
+
 bool Session::open_device(const SockAddr& server) {
-    devices::Request request;
-    request.choice = devices::parse_choice(options_.device).value_or(devices::Choice{});
-    request.address = server;
-    if (!options_.bind.empty()) {
-        Result<SockAddr> bind = SockAddr::parse(options_.bind, 0);
-        if (!bind) {
-            complain("", "--bind " + options_.bind + ": " + to_string(bind.error()));
-            return false;
-        }
-        request.bind = *bind;
-    }
-    Result<devices::Opened> opened = devices::open(*loop_, request);
-    if (!opened) {
-        complain("", devices::explain(request, opened.error()));
+    Result<devices::Request> request = devices::request_of(options_, server);
+    if (!request) {
+        complain("", "--bind " + options_.bind + ": " + to_string(request.error()));
         return false;
     }
-    if (request.choice.kind == devices::Kind::automatic) complain("", opened->line);
+    request->demand = demand();
+    request->connections = options_.nconnect;
+    Result<devices::Opened> opened = devices::open(*loop_, *request);
+    if (!opened) {
+        complain("", devices::explain(*request, opened.error()));
+        return false;
+    }
+    if (request->choice.kind == devices::Kind::automatic) complain("", opened->line);
     device_ = std::move(opened->device);
     return true;
 }
 
 bool Session::open_transport(const SockAddr& server) {
     xprtrdma::TransportOptions how;
-    // So that --jobs files of one request each are all under way at once.
-    how.demand.credits = std::clamp(options_.jobs, how.demand.credits, kCreditsMax);
+    how.demand = demand();
     how.registration = devices::registration_of(options_);
     how.connect_timeout_ns = to_ns(std::min(options_.timeout_s, kConnectMaxS));
     how.reply_timeout_ns = to_ns(options_.timeout_s);
+    how.recovery = recovery_of(options_);
     std::optional<Result<void>> outcome;
     const auto connected_to = [](void* arg, Result<void> result) noexcept {
         *static_cast<std::optional<Result<void>>*>(arg) = result;
     };
-    auto transport = xprtrdma::Transport::create(*device_, server, how, connected_to, &outcome);
-    if (!transport) {
-        complain(server_.server(), "cannot connect: " + to_string(transport.error()));
+    auto connections =
+        Connections::create(*device_, server, how, options_.nconnect, connected_to, &outcome);
+    if (!connections) {
+        complain(server_.server(), "cannot connect: " + to_string(connections.error()));
         return false;
     }
-    transport_ = *std::move(transport);
+    connections_ = *std::move(connections);
+    tell_of_absence();
     bool truncated = false;
     const sunrpc::AuthSys sys = sunrpc::AuthSys::of_process(truncated);
-    nfs_ = std::make_unique<nfs::client::Client>(*transport_, &sys);
-    nfs_->timeout_ns = nfs_->jukebox_ns = to_ns(options_.timeout_s);
+    nfs_ = std::make_unique<nfs::client::Client>(connections_->xprt(), &sys);
+    nfs_->timeout_ns = nfs_->jukebox_ns = call_time_ns(options_);
     identity_ = "uid " + std::to_string(sys.uid) + ", gid " + std::to_string(sys.gid);
     client_ = nfs_.get();
     MountOptions mounting;
@@ -146,6 +150,11 @@ bool Session::open_transport(const SockAddr& server) {
     if (!*outcome) {
         if (!interrupted_) complain(server_.server(), connect_trouble(outcome->error(), server_));
         return false;
+    }
+    if (connections_->connected() < options_.nconnect) {
+        complain("warning", "only " + std::to_string(connections_->connected()) + " of " +
+                                std::to_string(options_.nconnect) +
+                                " connections were made; going on with those");
     }
     if (truncated) {
         complain("warning",
@@ -162,20 +171,41 @@ Session::~Session() {
         (void)mounts_.umnt(export_);  // the server's list of mounts is but a courtesy
     }
     nfs_.reset();
-    if (transport_ != nullptr) {
-        transport_->close();
-        const auto idle = [](void* arg) { return static_cast<xprtrdma::Transport*>(arg)->idle(); };
+    if (connections_ != nullptr) {
+        connections_->close();
+        const auto idle = [](void* arg) { return static_cast<Connections*>(arg)->idle(); };
         const std::uint64_t patience = interrupted_ ? kGoodbyeInterruptedNs : kGoodbyeNs;
-        if (!loop_->run_until(idle, transport_.get(), patience)) {
+        if (!loop_->run_until(idle, connections_.get(), patience)) {
             if (!interrupted_)
                 complain(server_.server(), "the connection does not end; leaving without");
             (void)std::fflush(nullptr);
             ::_exit(status(kFailed));
         }
     }
-    transport_.reset();
+    connections_.reset();
     device_.reset();
     if (signal_watch_ != nullptr) loop_->unwatch(*signal_watch_);
+}
+
+// Who waits for a server that is gone is told so, once, and when it is back.
+void Session::tell_of_absence() {
+    news_timer_.session = this;
+    loop_->arm(news_timer_, loop_->now_ns() + kNewsNs);
+}
+
+void Session::on_news_timer(Timer& timer) noexcept {
+    Session& session = *static_cast<NewsTimer&>(timer).session;
+    const bool absent =
+        session.connections_ != nullptr && session.connections_->xprt().recovering();
+    if (absent && session.absent_ && !session.told_) {
+        session.told_ = true;
+        complain(session.server_.server(), "no connection; still trying");
+    } else if (!absent && session.told_) {
+        session.told_ = false;
+        complain(session.server_.server(), "connected again");
+    }
+    session.absent_ = absent;
+    session.loop_->arm(timer, session.loop_->now_ns() + kNewsNs);
 }
 
 // The first signal ends the connection, and with it, in order, all that waits for an answer; the
@@ -208,13 +238,13 @@ void Session::on_signal(FdWatch& watch, std::uint32_t /*events*/) noexcept {
     const ssize_t size = ::read(session.signal_fd_.get(), &info, sizeof info);
     session.signal_ = size == sizeof info ? static_cast<int>(info.ssi_signo) : SIGINT;
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-    if (session.transport_ != nullptr) session.transport_->close();
+    if (session.connections_ != nullptr) session.connections_->close();
     if (session.nfs_ != nullptr) session.nfs_->hurry();
 }
 
 std::vector<Statistic> Session::statistics(const Moved& moved) {
-    return statistics_of(transport_->counters(), transport_->io_counters(), nfs_->rpc_counters(),
-                         moved);
+    return statistics_of(connections_->counters(), connections_->io_counters(),
+                         nfs_->rpc_counters(), moved);
 }
 
 void Session::print_stats(const Moved& moved) {

@@ -7,11 +7,11 @@
 #include "base/loop.hpp"
 #include "base/unique_fd.hpp"
 #include "tools/nfsrdma/calls.hpp"
+#include "tools/nfsrdma/connections.hpp"
 #include "tools/nfsrdma/json.hpp"
 #include "tools/nfsrdma/options.hpp"
 #include "tools/nfsrdma/stats.hpp"
 #include "verbs/device.hpp"
-#include "xprtrdma/transport.hpp"
 
 namespace nfsrdma::tool {
 
@@ -35,19 +35,28 @@ class Session final : public Calls {
     Session() = default;
     std::vector<Statistic> statistics(const Moved& moved);
     bool connect();
+    pools::Demand demand() const noexcept;
     bool open_device(const SockAddr& server);
     bool open_transport(const SockAddr& server);
     void catch_signals();
     static void on_signal(FdWatch& watch, std::uint32_t events) noexcept;
+    void tell_of_absence();
+    static void on_news_timer(Timer& timer) noexcept;
 
     struct SignalWatch final : FdWatch {
         using FdWatch::FdWatch;
         Session* session = nullptr;
     };
+    struct NewsTimer final : Timer {
+        using Timer::Timer;
+        Session* session = nullptr;
+    };
     Options options_;
     std::unique_ptr<Loop> loop_;
+    NewsTimer news_timer_{on_news_timer};
+    bool absent_ = false, told_ = false;
     std::unique_ptr<verbs::Device> device_;
-    std::unique_ptr<xprtrdma::Transport> transport_;
+    std::unique_ptr<Connections> connections_;
     std::unique_ptr<nfs::client::Client> nfs_;
     UniqueFd signal_fd_;
     std::unique_ptr<SignalWatch> signal_watch_;

@@ -43,6 +43,10 @@ std::vector<Statistic> statistics_of(const xprtrdma::TransportCounters& rdma,
         {"waited_for_slot", n(rdma.waited_for_slot), true},
         {"waited_for_payload", n(rdma.waited_for_payload), true},
         {"timeouts", n(rpc.timeouts), true},
+        {"reconnects", n(rdma.reconnects), true},
+        {"resends", n(rdma.resends), true},
+        {"recover_seconds_max", n(rdma.recover_ns_max) / static_cast<double>(kNsPerSec), false},
+        {"pings", n(rdma.pings), true},
     };
 }
 
