@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <sys/signalfd.h>
@@ -11,6 +13,7 @@
 #include "base/unique_fd.hpp"
 #include "tools/device/open.hpp"
 #include "tools/rpcrdma_stress/report.hpp"
+#include "tools/rpcrdma_stress/server_process.hpp"
 #include "tools/rpcrdma_stress/stress.hpp"
 
 namespace nfsrdma::stress {
@@ -20,13 +23,18 @@ constexpr std::uint64_t kFileBytesLeast = 64 << 10;
 
 void add_where(CLI::App& app, Options& options) {
     app.add_option(
-           "--dir", options.dir,
-           "nfs://HOST[:PORT]/EXPORT/DIRECTORY: works only inside a directory that it makes "
-           "there, and removes it at the end")
-        ->required();
+        "--dir", options.dir,
+        "nfs://HOST[:PORT]/EXPORT/DIRECTORY: works only inside a directory that it makes "
+        "there, and removes it at the end");
+    app.add_option("--serve", options.serve,
+                   "instead of --dir: starts an nfsrdmad of its own that exports this directory");
     devices::add_client_options(
         app, options, 0.1,
         "seconds to wait for each answer, and for a server that takes no connections");
+}
+
+void add_faults(CLI::App& app, std::string& faults) {
+    app.add_option("--faults", faults, verbs::softroce::kFaultsHelp)->type_name("SPEC");
 }
 
 void add_load(CLI::App& app, Options& options) {
@@ -110,34 +118,65 @@ int trouble(const std::string& what) {  // also for what is but worth knowing
     return kFailed;
 }
 
-int stress(const Options& options, const tool::Url& url) {
+int stress(const Options& options, const tool::Url& url, std::unique_ptr<ServerProcess> own) {
     Result<SockAddr> found = SockAddr::resolve(url.host, url.port);
     if (!found) return trouble("unknown host " + url.host + ": " + to_string(found.error()));
     const SockAddr server = *found;
     Result<std::unique_ptr<Loop>> made = Loop::create(devices::loop_options(options));
     if (!made) return trouble("cannot start: " + to_string(made.error()));
     const std::unique_ptr<Loop> loop = *std::move(made);
-    devices::Request request;
-    request.choice = devices::parse_choice(options.device).value_or(devices::Choice{});
-    request.address = server;
-    if (!options.bind.empty()) {
-        Result<SockAddr> bind = SockAddr::parse(options.bind, 0);
-        if (!bind) return trouble("--bind " + options.bind + ": " + to_string(bind.error()));
-        request.bind = *bind;
-    }
-    Result<devices::Opened> opened = devices::open(*loop, request);
-    if (!opened) return trouble(devices::explain(request, opened.error()));
-    if (request.choice.kind == devices::Kind::automatic) (void)trouble(opened->line);
+    Result<devices::Request> request = devices::request_of(options, server);
+    if (!request) return trouble("--bind " + options.bind + ": " + to_string(request.error()));
+    request->demand = demand_of(options);
+    request->connections = options.connections;
+    request->faults = options.faults;
+    request->fault_seed = options.seed;
+    if (options.faults.on_device()) request->choice.kind = devices::Kind::softroce;
+    Result<devices::Opened> opened = devices::open(*loop, *request);
+    if (!opened) return trouble(devices::explain(*request, opened.error()));
+    if (request->choice.kind == devices::Kind::automatic) (void)trouble(opened->line);
     const std::unique_ptr<verbs::Device> device = std::move(opened->device);
     Stress run(*device, server, url, options);
     const Signals signals(*loop, run);
-    const StressResult result = run.run();
+    std::optional<ServerFaults> faults;
+    if (own != nullptr && options.faults.on_server())
+        run.at_work([&] { faults.emplace(*loop, *own, options.faults, options.seed); },
+                    [&] { faults->end(); });
+    StressResult result = run.run();
+    if (devices::is_softroce(*device)) result.faults = verbs::softroce::fault_counters(*device);
+    if (faults) {
+        result.server_kills = faults->kills();
+        result.server_stops = faults->stops();
+    }
     const std::string text = to_text(result, options);
     if (options.json) (void)std::fputs(to_json(result, options).c_str(), stdout);
     (void)std::fputs(text.c_str(), options.json ? stderr : stdout);
     (void)std::fflush(stdout);
+    own.reset();
     if (!result.ok) ::_exit(kFailed);  // what is still in flight is not waited for
     return signals.number() == 0 ? kOk : kSignalBase + signals.number();
+}
+
+// What is wrong with the command line; empty: nothing.
+std::string understand(Options& options, const std::string& faults) {
+    std::string why;
+    if (options.dir.empty() == options.serve.empty()) return "either --dir or --serve is needed";
+    if (!options.serve.empty()) {
+        std::error_code error;
+        options.serve = std::filesystem::canonical(options.serve, error).string();
+        if (error) return "--serve: " + error.message();
+        options.device = "softroce";
+    }
+    const auto spec = verbs::softroce::parse_faults(faults, why);
+    if (!spec) return "--faults: " + why;
+    options.faults = *spec;
+    if (spec->on_server() && options.serve.empty())
+        return "--faults: kill= and stop= are for the server that --serve starts";
+    if (spec->on_server() || spec->qp_kill_ns != 0) options.tolerate_loss = true;
+    if (why = devices::check_client_options(options); !why.empty()) return why;
+    if (std::uint64_t{options.connections} * options.depth > kWorkersMax)
+        return "--connections times --depth is more than 4096";
+    return {};
 }
 
 int run(int argc, char** argv) {
@@ -152,10 +191,23 @@ int run(int argc, char** argv) {
         "the command line is wrong, 130 interrupted. See rpcrdma-stress(1).");
     add_where(app, options);
     add_load(app, options);
+    std::string faults;
+    add_faults(app, faults);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? kOk : kUsage;
+    }
+    if (const std::string why = understand(options, faults); !why.empty()) {
+        (void)trouble(why);
+        return kUsage;
+    }
+    std::unique_ptr<ServerProcess> server;
+    if (!options.serve.empty()) {
+        auto started = ServerProcess::start(program_folder() + "/nfsrdmad", options.serve);
+        if (!started) return trouble("cannot start nfsrdmad: " + to_string(started.error()));
+        server = *std::move(started);
+        options.dir = "nfs://" + server->address() + options.serve;
     }
     std::string why;
     const std::optional<tool::Url> url = tool::parse_url(options.dir, why);
@@ -163,15 +215,7 @@ int run(int argc, char** argv) {
         (void)trouble("--dir: " + why);
         return kUsage;
     }
-    if (why = devices::check_client_options(options); !why.empty()) {
-        (void)trouble(why);
-        return kUsage;
-    }
-    if (std::uint64_t{options.connections} * options.depth > kWorkersMax) {
-        (void)trouble("--connections times --depth is more than 4096");
-        return kUsage;
-    }
-    return stress(options, *url);
+    return stress(options, *url, std::move(server));
 }
 
 }  // namespace

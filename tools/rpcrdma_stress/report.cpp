@@ -35,6 +35,24 @@ std::string steps_by_kind(const Tally& tally) {
     return kinds.text();
 }
 
+std::string faults_of(const StressResult& result) {
+    const verbs::softroce::FaultCounters& faults = result.faults;
+    return tool::JsonObject()
+        .add("lost", faults.lost)
+        .add("duplicated", faults.duplicated)
+        .add("reordered", faults.reordered)
+        .add("corrupted", faults.corrupted)
+        .add("delayed", faults.delayed)
+        .add("overflows", faults.overflows)
+        .add("cm_dropped", faults.cm_dropped)
+        .add("cm_rejected", faults.cm_rejected)
+        .add("rnr_refused", faults.rnr_refused)
+        .add("queue_pairs_killed", faults.qps_killed)
+        .add("server_kills", result.server_kills)
+        .add("server_stops", result.server_stops)
+        .text();
+}
+
 }  // namespace
 
 std::string to_json(const StressResult& result, const Options& options) {
@@ -64,6 +82,7 @@ std::string to_json(const StressResult& result, const Options& options) {
         .add("files_given_up", tally.files_given_up)
         .add("stripes_given_up", tally.stripes_given_up)
         .add("write_verifiers_changed", tally.write_verifiers)
+        .add_raw("faults", faults_of(result))
         .add("keys_bound", result.rdma.keys_bound)
         .add("local_invalidations", result.rdma.local_invalidations)
         .add("remote_invalidations", result.rdma.remote_invalidations)
@@ -98,6 +117,8 @@ std::string to_text(const StressResult& result, const Options& options) {
             std::to_string(tally.disconnected) + " times, lost " + std::to_string(tally.lost) +
             "; " + std::to_string(result.connects) + " connections, " +
             std::to_string(tally.fate_unknown) + " calls of unknown fate\n";
+    if (options.faults.on_device() || options.faults.on_server())
+        text += "faults: " + faults_of(result) + "\n";
     return text;
 }
 

@@ -122,7 +122,7 @@ bool Stress::connect() {
     ConnectionOptions how;
     how.server = server_;
     how.transport.registration = devices::registration_of(options_);
-    how.transport.demand.credits = std::max(options_.depth, 4u);
+    how.transport.demand = demand_of(options_);
     how.timeout_ns = how.transport.reply_timeout_ns = to_ns(options_.timeout_s);
     how.patience_ns = std::min(to_ns(options_.timeout_s), 60 * kNsPerSec);
     for (std::uint32_t i = 0; i < options_.connections; ++i)
@@ -246,6 +246,7 @@ void Stress::work() {
                            [](const auto& worker) { return worker->finished(); });
     };
     note_answer();
+    if (work_begins_) work_begins_();
     (void)wait_until(
         [&] {
             watch();
@@ -258,6 +259,7 @@ void Stress::work() {
         result_.fingerprint ^= Prng(worker->fingerprint() + worker->index()).next();
     }
     stop_workers();
+    if (work_ends_) work_ends_();
 }
 
 // A server that lets calls wait for ever, or answers too slowly to come to an end, ends the run.

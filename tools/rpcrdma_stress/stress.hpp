@@ -11,6 +11,7 @@
 #include "tools/nfsrdma/calls.hpp"
 #include "tools/rpcrdma_stress/options.hpp"
 #include "tools/rpcrdma_stress/worker.hpp"
+#include "verbs/softroce/softroce.hpp"
 
 namespace nfsrdma::stress {
 
@@ -24,6 +25,8 @@ struct StressResult {
     std::uint64_t steps = 0, connects = 0, fingerprint = 0;
     double seconds = 0;
     xprtrdma::TransportCounters rdma;
+    verbs::softroce::FaultCounters faults;  // of our device
+    std::uint64_t server_kills = 0, server_stops = 0;
 };
 
 // One run against one server: connections, workers on them, and what came of it.
@@ -38,6 +41,12 @@ class Stress final : public Field, public ConnectionOwner {
     // Runs the loop. Not to be called again.
     StressResult run();
     void interrupt() noexcept { interrupted_ = true; }  // on the loop
+    // Run as the workers begin, and when they have ended: not while the run is set up or cleaned
+    // up.
+    void at_work(std::function<void()> begin, std::function<void()> end) {
+        work_begins_ = std::move(begin);
+        work_ends_ = std::move(end);
+    }
 
     const Content& content() const noexcept override { return content_; }
     const PlanOptions& plan_options() const noexcept override { return plan_options_; }
@@ -94,6 +103,7 @@ class Stress final : public Field, public ConnectionOwner {
     PlanOptions plan_options_;
     Content content_;
     StressResult result_;
+    std::function<void()> work_begins_, work_ends_;
     bool interrupted_ = false, closing_ = false, setting_up_ = true;
     bool silent_ = false;  // the server answers no more
     std::uint64_t end_ns_ = UINT64_MAX, last_answer_ns_ = 0;

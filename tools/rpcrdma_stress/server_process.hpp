@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "base/loop.hpp"
+#include "base/result.hpp"
+#include "verbs/softroce/fault_spec.hpp"
+
+namespace nfsrdma::stress {
+
+// An nfsrdmad of the run's own, on a loopback address, over one directory. Ended, and waited for,
+// by the destructor.
+class ServerProcess {
+  public:
+    // `program`: nfsrdmad. Returns once it serves, or with Errc::system, Errc::timed_out or
+    // Errc::closed (it ended).
+    static Result<std::unique_ptr<ServerProcess>> start(const std::string& program,
+                                                        const std::string& directory);
+    ~ServerProcess();
+    ServerProcess(const ServerProcess&) = delete;
+    ServerProcess& operator=(const ServerProcess&) = delete;
+
+    const std::string& address() const noexcept { return address_; }
+    pid_t pid() const noexcept { return pid_; }
+    // Kills it as a crash would, and starts it again at the same address. False: it did not start.
+    bool kill_and_restart() noexcept;
+    void freeze() noexcept;  // SIGSTOP
+    void thaw() noexcept;    // SIGCONT
+
+  private:
+    ServerProcess() = default;
+    bool spawn(int out) noexcept;
+    void end(int signal) noexcept;
+
+    std::string address_, state_;
+    std::vector<std::string> words_;  // the program first
+    std::vector<char*> argv_;
+    pid_t pid_ = -1;
+};
+
+// Does to a server what a FaultSpec says, now and then, as long as it lives.
+class ServerFaults {
+  public:
+    ServerFaults(Loop& loop, ServerProcess& server, const verbs::softroce::FaultSpec& spec,
+                 std::uint64_t seed);
+    ~ServerFaults();
+    ServerFaults(const ServerFaults&) = delete;
+    ServerFaults& operator=(const ServerFaults&) = delete;
+    // Leaves the server running.
+    void end() noexcept;
+    std::uint64_t kills() const noexcept { return kills_; }
+    std::uint64_t stops() const noexcept { return stops_; }
+
+  private:
+    struct FaultTimer : Timer {
+        FaultTimer(ServerFaults& f, Fire fire_it) noexcept : Timer(fire_it), faults(f) {}
+        ServerFaults& faults;
+    };
+    void kill() noexcept;
+    void stop_or_go() noexcept;
+
+    Loop& loop_;
+    ServerProcess& server_;
+    const verbs::softroce::FaultSpec spec_;
+    verbs::softroce::FaultDice dice_;
+    std::uint64_t kills_ = 0, stops_ = 0;
+    bool frozen_ = false;
+    FaultTimer kill_timer_, stop_timer_;
+};
+
+// The folder that this program stands in; nfsrdmad stands beside it.
+std::string program_folder();
+
+}  // namespace nfsrdma::stress
