@@ -4,6 +4,7 @@
 
 #include "tools/device/options.hpp"
 #include "tools/rpcrdma_bench/compare_linux.hpp"
+#include "tools/rpcrdma_bench/fault_rows.hpp"
 #include "tools/rpcrdma_bench/nfs_ops.hpp"
 #include "tools/rpcrdma_bench/ratios.hpp"
 #include "tools/rpcrdma_bench/register_bench.hpp"
@@ -83,6 +84,9 @@ int run(int argc, char** argv) {
     const CLI::App* ops =
         declare("nfs_ops", "NFS operations per second, beside the same by system calls",
                 nfsrdma::bench::nfs_ops_names());
+    CLI::App* faults =
+        declare("faults", "verified mixed IO on a link that loses packets, beside a clean one",
+                nfsrdma::bench::fault_row_names());
     nfsrdma::bench::RegisterOptions keys;
     CLI::App* registering = declare_register(app, keys, smoke);
     nfsrdma::bench::CompareLinuxOptions beside;
@@ -105,6 +109,13 @@ int run(int argc, char** argv) {
     if (smoke) options.pairs = keys.pairs = {1, 0.1};
     if (*comparing) return nfsrdma::bench::run_compare_linux(beside);
     if (*registering) return nfsrdma::bench::run_register(keys);
+    if (*faults) {
+        if (!smoke && faults->count("--pairs") == 0)
+            options.pairs.pairs = nfsrdma::bench::kFaultPairs.pairs;
+        if (!smoke && faults->count("--seconds") == 0)
+            options.pairs.seconds = nfsrdma::bench::kFaultPairs.seconds;
+        return nfsrdma::bench::run_faults(options);
+    }
     return *ops ? nfsrdma::bench::run_nfs_ops(options) : nfsrdma::bench::run_ratios(options);
 }
 

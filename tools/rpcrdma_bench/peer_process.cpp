@@ -49,7 +49,7 @@ Result<std::string> read_line(int fd, double timeout_seconds) {
 
 void pin_to(int cpu) {
     const long count = sysconf(_SC_NPROCESSORS_ONLN);
-    if (count < 2) return;
+    if (count < 2 || cpu == kAnyCpu) return;
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(static_cast<std::size_t>(cpu), &set);

@@ -11,6 +11,7 @@ namespace nfsrdma::bench {
 
 inline constexpr int kServerCpu = 0;
 inline constexpr int kClientCpu = 1;
+inline constexpr int kAnyCpu = -1;  // not bound: has children of its own
 
 // Binds the calling thread to one processor, where there is more than one; both sides of a pair run
 // on the same two.
