@@ -1,5 +1,7 @@
 #include "sunrpc/svc.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <malloc.h>
@@ -440,6 +442,44 @@ TEST_F(SvcOffLoop, CallsOfOneStorageLeaveHalfOfTheThreads) {
     EXPECT_TRUE(slow.over);
     xprt->put_rqst(*first);
     xprt->put_rqst(*last_);
+}
+
+// One thread for all of them: the calls of one connection fill the queue, those of four others come
+// last. (Of four, since two connections may share a place.)
+TEST_F(SvcOffLoop, ConnectionsTakeTurns) {
+    std::array<Sent, 7> greedy;
+    std::array<Sent, 4> modest;
+    std::vector<std::pair<testing::DirectXprt*, Rqst*>> rqsts;
+    held = true;
+    for (std::size_t i = 0; i < greedy.size(); ++i) {
+        send(i == 0 ? blob::hold : blob::null, greedy[i]);
+        rqsts.emplace_back(xprt.get(), last_);
+    }
+    std::array<std::unique_ptr<testing::DirectXprt>, 4> others;
+    for (std::size_t i = 0; i < others.size(); ++i) {
+        others[i] =
+            std::make_unique<testing::DirectXprt>(*loop, dispatcher, testing::DirectOptions{});
+        std::swap(xprt, others[i]);
+        send(blob::null, modest[i]);
+        std::swap(xprt, others[i]);
+        rqsts.emplace_back(others[i].get(), last_);
+    }
+    for (int turn = 0; turn < 20; ++turn)
+        static_cast<void>(loop->run_once(0));
+    EXPECT_EQ(dispatcher.counters().off_loop, greedy.size() + modest.size());
+    held = false;
+    const auto one = [](void* arg) {
+        const auto& all = *static_cast<const std::array<Sent, 4>*>(arg);
+        return std::any_of(all.begin(), all.end(), [](const Sent& sent) { return sent.over; });
+    };
+    ASSERT_TRUE(loop->run_until(one, &modest, 50 * kNsPerSec));
+    EXPECT_LE(std::count_if(greedy.begin(), greedy.end(), [](const Sent& s) { return s.over; }), 4);
+    for (const auto& all : {std::span<Sent>(greedy), std::span<Sent>(modest)}) {
+        for (const Sent& sent : all)
+            ASSERT_TRUE(wait(sent));
+    }
+    for (const auto& [owner, rqst] : rqsts)
+        owner->put_rqst(*rqst);
 }
 
 TEST_F(SvcOffLoop, OtherCallsPassASlowOne) {
