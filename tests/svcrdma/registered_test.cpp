@@ -17,9 +17,9 @@ TEST(Registered, IsWhatTheListenerTakes) {
         options.memory = &budget;
         SvcWorld w(options);
         EXPECT_EQ(budget.used(), shared_bytes(options));
-        const auto provision = pools::Provision::for_server(options.demand, w.world.server->caps());
+        auto provision = pools::Provision::for_server(options.demand, w.world.server->caps());
         ASSERT_TRUE(provision);
-        const auto bytes = registered_bytes(options, w.world.server->caps());
+        auto bytes = registered_bytes(options, w.world.server->caps());
         ASSERT_TRUE(bytes);
         EXPECT_EQ(*bytes, shared_bytes(options) + std::uint64_t{options.connections_max} *
                                                       slabs_bytes(options, *provision));
