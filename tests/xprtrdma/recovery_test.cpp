@@ -1,4 +1,3 @@
-#include "tests/support/alloc_counter.hpp"
 #include "tests/xprtrdma/client_fixture.hpp"
 
 namespace nfsrdma::test {
@@ -425,34 +424,6 @@ TEST_F(Recovery, CloseFromInsideOfTheNews) {
     peer().disconnect();
     ASSERT_TRUE(run_until([&] { return transport_->idle(); }));
     EXPECT_EQ(news.heard, (std::vector<bool>{false, true, false}));
-}
-
-// ---- what it costs ----
-
-TEST_F(Recovery, NothingIsAllocatedPerCallAfterAReconnect) {
-    if (!kAllocCounterWorks) GTEST_SKIP() << "needs no sanitizer: allocations are counted";
-    start_connected();
-    warm_up();
-    peer().disconnect();
-    ASSERT_TRUE(run_until([&] { return transport_->counters().reconnects == 1; }));
-    warm_up();
-    auto calls = send_many(8, 100);
-    auto room = transport_->get_payload(8192);
-    ASSERT_TRUE(static_cast<bool>(room));
-    calls[7]->put();
-    ASSERT_TRUE(run_until([&] { return peer().inbox.size() >= 7; }));
-    AllocCounter counter;
-    auto rqst = transport_->get_rqst(100);
-    ASSERT_TRUE(static_cast<bool>(rqst));
-    store_be32((*rqst)->head_room.data(), 5000);
-    store_be32((*rqst)->head_room.data() + 4, 0);
-    (*rqst)->xid = 5000;
-    (*rqst)->call.head = (*rqst)->head_room.first(100);
-    (*rqst)->reply_max = 64;
-    (*rqst)->result_room = room->memory();
-    ASSERT_TRUE(static_cast<bool>(transport_->send(**rqst)));
-    EXPECT_EQ(counter.count(), 0u);
-    transport_->put_rqst(**rqst);
 }
 
 // The connection ends at any time, hundreds of times: each call is answered once and everything
