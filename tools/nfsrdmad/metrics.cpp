@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <mutex>
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
+#include <prometheus/text_serializer.h>
+
+#include "tools/nfsrdmad/http_text.hpp"
 
 namespace nfsrdma::nfsrdmad {
 namespace {
@@ -265,19 +265,6 @@ void add_rpc(Families& out, const Snapshot& s) {
     out.gauge("nfsrdmad_memory_limit_bytes", "What --memory says; 0 without.", s.memory_limit);
 }
 
-class Collector final : public prometheus::Collectable {
-  public:
-    explicit Collector(std::function<Snapshot()> collect) : collect_(std::move(collect)) {}
-    std::vector<MetricFamily> Collect() const override {
-        const std::lock_guard lock(mutex_);
-        return to_metrics(collect_());
-    }
-
-  private:
-    std::function<Snapshot()> collect_;
-    mutable std::mutex mutex_;
-};
-
 }  // namespace
 
 std::vector<MetricFamily> to_metrics(const Snapshot& snapshot) {
@@ -290,15 +277,7 @@ std::vector<MetricFamily> to_metrics(const Snapshot& snapshot) {
 }
 
 struct MetricsServer::State {
-    State(const SockAddr& address, std::function<Snapshot()> collect)
-        : local(address),
-          collector(std::make_shared<Collector>(std::move(collect))),
-          exposer(address.to_string(), 1) {
-        exposer.RegisterCollectable(collector, "/metrics");
-    }
-    SockAddr local;
-    std::shared_ptr<Collector> collector;  // shared: the library keeps a weak one
-    prometheus::Exposer exposer;           // dies first
+    std::unique_ptr<HttpText> http;
 };
 
 MetricsServer::MetricsServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -306,23 +285,17 @@ MetricsServer::~MetricsServer() = default;
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::create(const SockAddr& local,
                                                              std::function<Snapshot()> collect) {
-    try {
-        auto state = std::make_unique<State>(local, std::move(collect));
-        return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(state)));
-    } catch (const std::exception&) {  // of the library: the port cannot be had
-        if (local.is_v6()) {
-            return Error{
-                Errc::unsupported, 0,
-                "no IPv6 in the HTTP library, or the port is in use; name an IPv4 address"};
-        }
-        return Error{Errc::system, EADDRINUSE, "serve metrics"};
-    }
+    auto state = std::make_unique<State>();
+    const auto text = [collect = std::move(collect)] {
+        return prometheus::TextSerializer().Serialize(to_metrics(collect()));
+    };
+    NR_TRY_ASSIGN(state->http, HttpText::create(local, "/metrics",
+                                                "text/plain; version=0.0.4; charset=utf-8", text));
+    return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(state)));
 }
 
 SockAddr MetricsServer::local() const noexcept {
-    const std::vector<int> ports = state_->exposer.GetListeningPorts();
-    return state_->local.with_port(ports.empty() ? std::uint16_t{0}
-                                                 : static_cast<std::uint16_t>(ports.front()));
+    return state_->http->local();
 }
 
 }  // namespace nfsrdma::nfsrdmad

@@ -24,10 +24,10 @@ struct Snapshot {
 // Summed over the loops and MOUNT's sockets; names and labels: docs/metrics.md.
 std::vector<prometheus::MetricFamily> to_metrics(const Snapshot& snapshot);
 
-// Answers GET /metrics in Prometheus' text format, on threads of its own.
+// Answers GET /metrics in Prometheus' text format, on a thread of its own.
 class MetricsServer {
   public:
-    // `collect` is called on those threads, one at a time, until the object dies. Errc::system when
+    // `collect` is called on that thread until the object dies. Errc::system when
     // the port cannot be had.
     static Result<std::unique_ptr<MetricsServer>> create(const SockAddr& local,
                                                          std::function<Snapshot()> collect);

@@ -1,6 +1,7 @@
 #include "tools/nfsrdmad/metrics.hpp"
 
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -121,9 +122,8 @@ TEST(Metrics, EveryNameIsDocumented) {
     }
 }
 
-std::string ask(std::uint16_t port, const std::string& request) {
-    const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const SockAddr to = SockAddr::v4(0x7F000001, port);
+std::string ask(const SockAddr& to, const std::string& request) {
+    const UniqueFd fd(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(fd.get(), to.sa(), to.sa_len()) != 0) return {};
     static_cast<void>(::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL));
     std::string all;
@@ -136,16 +136,25 @@ std::string ask(std::uint16_t port, const std::string& request) {
 TEST(Metrics, AreServedAndThePortIsExclusive) {
     auto server = MetricsServer::create(*SockAddr::parse("127.0.0.1:0", 0), example);
     ASSERT_TRUE(static_cast<bool>(server));
-    const std::uint16_t port = (*server)->local().port();
-    ASSERT_NE(port, 0);
-    const std::string answer = ask(port, "GET /metrics HTTP/1.0\r\n\r\n");
+    const SockAddr at = (*server)->local();
+    ASSERT_NE(at.port(), 0);
+    const std::string answer = ask(at, "GET /metrics HTTP/1.0\r\n\r\n");
     EXPECT_NE(answer.find(" 200 OK"), answer.npos);
     EXPECT_NE(answer.find("nfsrdmad_procedure_calls_total{program=\"nfs\",procedure=\"READ\"} 2"),
               answer.npos);
-    EXPECT_NE(ask(port, "GET /other HTTP/1.0\r\n\r\n").find(" 404 "), std::string::npos);
-    const auto second =
-        MetricsServer::create(SockAddr::v4(0x7F000001, port), [] { return Snapshot{}; });
-    EXPECT_FALSE(static_cast<bool>(second));
+    EXPECT_NE(ask(at, "GET /other HTTP/1.0\r\n\r\n").find(" 404 "), std::string::npos);
+    const auto second = MetricsServer::create(at, [] { return Snapshot{}; });
+    ASSERT_FALSE(static_cast<bool>(second));
+    EXPECT_EQ(second.error().sys, EADDRINUSE);
+}
+
+TEST(Metrics, AreServedByIpv6) {
+    auto server = MetricsServer::create(*SockAddr::parse("[::1]:0", 0), example);
+    ASSERT_TRUE(static_cast<bool>(server)) << to_string(server.error());
+    EXPECT_TRUE((*server)->local().is_v6());
+    const std::string answer = ask((*server)->local(), "GET /metrics HTTP/1.1\r\n\r\n");
+    EXPECT_NE(answer.find(" 200 OK"), answer.npos) << answer;
+    EXPECT_NE(answer.find("nfsrdmad_connections 2"), answer.npos);
 }
 
 }  // namespace
