@@ -69,12 +69,37 @@ TEST(RpcSocket, EveryRefusalIsTold) {
     }
 }
 
-TEST(RpcSocket, NobodyListens) {
-    SockAddr nobody;
-    {
-        SocketServer gone([](const SocketCall&) { return Bytes(); });
-        nobody = gone.local();
+// A port of TCP and UDP that nobody else can take, and that nobody answers at: there, TCP is bound
+// and does not listen, and UDP is for one peer alone, which is not us.
+class SilentPort {
+  public:
+    SilentPort() {
+        for (int tries = 0; tries < 100 && local_.port() == 0; ++tries) {
+            udp_ = UniqueFd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+            tcp_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+            const SockAddr any = *SockAddr::parse("127.0.0.1:0", 0);
+            const SockAddr other = *SockAddr::parse("127.99.99.99:9", 0);
+            if (::bind(udp_.get(), any.sa(), any.sa_len()) != 0) continue;
+            if (::connect(udp_.get(), other.sa(), other.sa_len()) != 0) continue;
+            sockaddr_in name{};
+            socklen_t size = sizeof name;
+            auto* const sa = static_cast<sockaddr*>(static_cast<void*>(&name));
+            if (::getsockname(udp_.get(), sa, &size) != 0) continue;
+            const SockAddr both = SockAddr::from(sa);
+            if (::bind(tcp_.get(), both.sa(), both.sa_len()) == 0) local_ = both;
+        }
     }
+    SockAddr local() const { return local_; }
+
+  private:
+    UniqueFd udp_, tcp_;
+    SockAddr local_;
+};
+
+TEST(RpcSocket, NobodyListens) {
+    const SilentPort silent;
+    const SockAddr nobody = silent.local();
+    ASSERT_NE(nobody.port(), 0);
     auto tcp = RpcSocket::connect(nobody, RpcProto::tcp, false, kPatience);
     ASSERT_FALSE(static_cast<bool>(tcp));
     EXPECT_EQ(tcp.error().code, Errc::refused);

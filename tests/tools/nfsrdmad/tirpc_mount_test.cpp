@@ -249,15 +249,16 @@ TEST_F(TirpcMountTest, IdleConnectionsMakeRoom) {
 
 TEST(TirpcMount, PortInUseIsAnError) {
     nfs::Server server;
-    auto first = TirpcMount::create(server, *SockAddr::parse("127.0.0.1:0", 0));
-    ASSERT_TRUE(static_cast<bool>(first));
-    const SockAddr taken = (*first)->local();
-    first->reset();
     const UniqueFd other(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(::bind(other.get(), taken.sa(), taken.sa_len()), 0);
-    const auto second = TirpcMount::create(server, taken);
-    ASSERT_FALSE(static_cast<bool>(second));
-    EXPECT_EQ(second.error().sys, EADDRINUSE);
+    const SockAddr any = *SockAddr::parse("127.0.0.1:0", 0);
+    ASSERT_EQ(::bind(other.get(), any.sa(), any.sa_len()), 0);
+    sockaddr_storage name{};
+    socklen_t size = sizeof name;
+    auto* const sa = static_cast<sockaddr*>(static_cast<void*>(&name));
+    ASSERT_EQ(::getsockname(other.get(), sa, &size), 0);
+    const auto mount = TirpcMount::create(server, SockAddr::from(sa));
+    ASSERT_FALSE(static_cast<bool>(mount));
+    EXPECT_EQ(mount.error().sys, EADDRINUSE);
 }
 
 }  // namespace
