@@ -180,9 +180,11 @@ void judge_mount(const Peer& peer, Findings& out) {
         case MountWay::tcp:
         case MountWay::udp:
             add(out, Level::fine,
-                std::string("MOUNT version 3 is served over ") +
-                    (peer.mount == MountWay::tcp ? "TCP" : "UDP") + ", port " +
-                    std::to_string(peer.mount_port) + ": nfsrdma asks there by itself");
+                std::string("MOUNT version 3 is served over ")
+                    .append(peer.mount == MountWay::tcp ? "TCP" : "UDP")
+                    .append(", port ")
+                    .append(std::to_string(peer.mount_port))
+                    .append(": nfsrdma asks there by itself"));
             return;
         case MountWay::none:
             add(out, Level::warning,
