@@ -2,8 +2,9 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <sys/socket.h>
-#include <unistd.h>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -89,7 +90,7 @@ TEST_F(HttpTextTest, RequestInPiecesIsOne) {
     const UniqueFd fd = connect();
     for (const char* part : {"GET /met", "rics HTTP/1.1\r", "\n\r", "\n"}) {
         say(fd, part);
-        ::usleep(5000);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     EXPECT_NE(hear(fd).find(" 200 OK"), std::string::npos);
 }
@@ -118,7 +119,7 @@ TEST_F(HttpTextTest, WhatIsNoRequestIsRefusedAndTheNextIsServed) {
 TEST_F(HttpTextTest, EndsWhileAPeerIsSilent) {
     start();
     const UniqueFd silent = connect();
-    ::usleep(20000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     http.reset();
     EXPECT_EQ(hear(silent), "");
 }

@@ -1,7 +1,8 @@
 #include "verbs/rdmacore/qp.hpp"
 
 #include <cerrno>
-#include <unistd.h>
+#include <chrono>
+#include <thread>
 
 #include "tests/verbs/rdmacore/provider/provider_world.hpp"
 
@@ -173,7 +174,7 @@ class QpThatDoesNotDrain : public ProviderTest {
     }
     // The loop was elsewhere for longer than the wait for last words.
     void be_late() {
-        ::usleep(60'000);
+        std::this_thread::sleep_for(std::chrono::milliseconds(60));
         loop->run_once(0);  // runs the timer, and polls nothing: the queue is not on the loop
     }
 };
