@@ -13,7 +13,7 @@ cat >"$work/exports" <<END
 $work/export ::1(rw,no_root_squash) 2001:db8::/32(ro)
 $work/other  2001:db8::/32(rw)
 END
-start_server six --exports-file "$work/exports" --listen '[::1]:20050' --rpcbind --metrics 127.0.0.1:9950
+start_server six --exports-file "$work/exports" --listen '[::1]:20050' --rpcbind --metrics '[::1]:9950'
 grep -q '^nfsrdmad: serving .* on \[::1\]:20050 ' "$server_log" || { cat "$server_log"; fail "the line at start"; }
 url="nfs://[::1]:20050$work/export"
 tool put -r "$work/tree" "$url/tree"
@@ -45,7 +45,7 @@ mkfifo "$work/slow"
 tool put - "$url/slow" <"$work/slow" & # a connection that lives meanwhile
 exec 9>"$work/slow"
 for _ in $(seq 240); do
-    tool stats 127.0.0.1:9950 >"$work/out" || fail "nfsrdma stats"
+    tool stats '[::1]:9950' >"$work/out" || fail "nfsrdma stats"
     ! grep -q '^\[::1\]:' "$work/out" || break
     sleep 0.25
 done
