@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 
 #include <gtest/gtest.h>
 
@@ -7,6 +6,7 @@
 #include "tests/sim/hostile_client.hpp"
 #include "tests/sim/hostile_server.hpp"
 #include "tests/sim/sim_client.hpp"
+#include "tests/sim/sim_seeds.hpp"
 #include "tests/sim/sim_service.hpp"
 #include "tests/support/loop_world.hpp"
 
@@ -18,11 +18,6 @@ namespace nfsrdma::test {
 namespace {
 
 constexpr std::uint64_t kBound = 120 * kNsPerSec;  // of virtual time
-
-std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
-    const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before any thread
-    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 verbs::softroce::LoopFaults faults_of(Prng& prng) {
     verbs::softroce::LoopFaults faults;
@@ -166,40 +161,7 @@ void run_hostile_server(std::uint64_t seed, TraceRing& trace) {
     EXPECT_TRUE(world.run_until([&] { return client.transport() == nullptr; }, kBound));
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define NR_SIM_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define NR_SIM_SANITIZED 1
-#endif
-#endif
-#ifdef NR_SIM_SANITIZED
-constexpr std::uint64_t kSeeds = 40;  // a world takes twenty times as long
-#else
-constexpr std::uint64_t kSeeds = 200;
-#endif
-
-// Worlds in blocks, so that they run side by side. NR_SIM_SEEDS=n: seeds 1 to n; NR_SIM_SEED=n:
-// that one.
-class Sim : public testing::TestWithParam<std::uint64_t> {
-  protected:
-    static constexpr std::uint64_t kBlocks = 8;
-
-    // A failed world says how to run it again, and what happened last.
-    template <class World>
-    void run_block(World world, const char* name) {
-        const std::uint64_t only = number_from("NR_SIM_SEED", 0);
-        const std::uint64_t last = number_from("NR_SIM_SEEDS", kSeeds);
-        for (std::uint64_t seed = GetParam(); seed <= std::max(last, only); seed += kBlocks) {
-            if (only != 0 && seed != only) continue;
-            TraceRing trace(1024);
-            world(seed, trace);
-            if (!HasFailure()) continue;
-            FAIL() << name << ": seed " << seed << " (NR_SIM_SEED=" << seed << ")\n"
-                   << trace.dump(200);
-        }
-    }
-};
+class Sim : public SimSeeds {};
 
 TEST_P(Sim, HonestWorlds) {
     run_block(run_honest, "honest");

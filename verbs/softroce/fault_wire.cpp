@@ -28,7 +28,7 @@ FaultWire::FaultWire(Loop& loop, std::unique_ptr<Wire> below, const FaultSpec& s
       spec_(spec),
       dice_(dice),
       faults_(counters),
-      memory_(std::size_t{kFrames} * kFrameMax),
+      memory_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{kFrames} * kFrameMax)),
       frames_(kFrames) {
     free_.reserve(kFrames);
     lent_.reserve(kFrames);

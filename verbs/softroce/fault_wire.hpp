@@ -88,7 +88,7 @@ class FaultWire final : public Wire, private RxSink, private RxTamper {
     FaultCounters& faults_;
     RxSink* sink_ = nullptr;  // during poll()
     std::uint32_t delivered_ = 0;
-    std::vector<std::byte> memory_;
+    std::unique_ptr<std::byte[]> memory_;  // touched as it is used
     std::vector<Frame> frames_;
     std::vector<std::uint32_t> free_, lent_;
     Way out_, in_;

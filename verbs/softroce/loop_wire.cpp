@@ -107,7 +107,7 @@ LoopNet::LoopNet(Loop& loop, std::uint64_t seed, const LoopFaults& faults,
       dice_(seed),
       faults_(faults),
       options_(options),
-      memory_(std::size_t{options.frames} * kFrameMax),
+      memory_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{options.frames} * kFrameMax)),
       frames_(options.frames),
       timer_([](Timer& timer) noexcept { static_cast<NetTimer&>(timer).net.deliver_due(); },
              *this) {

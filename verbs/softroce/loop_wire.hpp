@@ -98,7 +98,7 @@ class LoopNet {
     LoopNetOptions options_;
     LoopTap* tap_ = nullptr;
     LoopNetCounters counters_;
-    std::vector<std::byte> memory_;
+    std::unique_ptr<std::byte[]> memory_;  // touched as it is used
     std::vector<Frame> frames_;
     std::vector<std::uint32_t> free_;
     std::vector<Due> due_;  // a heap
