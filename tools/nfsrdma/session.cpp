@@ -121,6 +121,9 @@ bool Session::open_transport(const SockAddr& server) {
     how.connect_timeout_ns = to_ns(std::min(options_.timeout_s, kConnectMaxS));
     how.reply_timeout_ns = to_ns(options_.timeout_s);
     how.recovery = recovery_of(options_);
+    // An attempt that is repeated need not be long.
+    if (how.recovery.first_too)
+        how.connect_timeout_ns = std::min(how.connect_timeout_ns, how.recovery.try_timeout_ns);
     std::optional<Result<void>> outcome;
     const auto connected_to = [](void* arg, Result<void> result) noexcept {
         *static_cast<std::optional<Result<void>>*>(arg) = result;
