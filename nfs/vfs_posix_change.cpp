@@ -10,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "nfs/handle_open.hpp"
 #include "nfs/posix_dir.hpp"
 #include "nfs/status.hpp"
 #include "nfs/vfs_posix.hpp"
@@ -46,6 +47,25 @@ SetAttr attr_of_verifier(std::uint64_t verifier) noexcept {
     set.atime = half(verifier >> 32);
     set.mtime = half(verifier & 0xffffffffu);
     return set;
+}
+
+// A file that is there with its verifier or not at all: a server that was killed between the two
+// would not know it again. EOPNOTSUPP where the file system has no files without a name.
+UniqueFd create_with_verifier(int dir, const char* name, mode_t mode,
+                              std::uint64_t verifier) noexcept {
+    UniqueFd fd(::openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC | O_NONBLOCK, mode));
+    if (!fd) {
+        if (errno == EISDIR || errno == EINVAL) errno = EOPNOTSUPP;
+        return fd;
+    }
+    const SetAttr set = attr_of_verifier(verifier);
+    const std::array<struct timespec, 2> times = {to_timespec(set.atime), to_timespec(set.mtime)};
+    if (::futimens(fd.get(), times.data()) != 0) return UniqueFd();
+    // Without a capability a descriptor gets a name by its path only.
+    const ProcPath path(fd.get());
+    if (::linkat(AT_FDCWD, path.c_str(), dir, name, AT_SYMLINK_FOLLOW) == 0) return fd;
+    if (errno == ENOENT) errno = EOPNOTSUPP;
+    return UniqueFd();
 }
 
 bool has_verifier(const Attr& attr, std::uint64_t verifier) noexcept {
@@ -164,7 +184,10 @@ nfsstat3 VfsPosix::create_new(const Cred& cred, Dir& dir, const CreateHow& how,
     constexpr std::uint32_t kExclusiveMode = 0600, kDefaultMode = 0644;
     const bool exclusive = how.mode == EXCLUSIVE;
     const std::uint32_t mode = exclusive ? kExclusiveMode : how.attr.mode.value_or(kDefaultMode);
-    UniqueFd fd(::openat(dir.pin.fd(), dir.name, kFlags, mode & kModeBits));
+    UniqueFd fd;
+    if (exclusive) fd = create_with_verifier(dir.pin.fd(), dir.name, kExclusiveMode, how.verifier);
+    if (!fd && exclusive && errno != EOPNOTSUPP) return status_of(errno);
+    if (!fd) fd.reset(::openat(dir.pin.fd(), dir.name, kFlags, mode & kModeBits));
     if (!fd) return status_of(errno);
     // Kept for the writes to come: a mode without the right to write does not bind who created it.
     Node node;

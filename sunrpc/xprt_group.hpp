@@ -30,6 +30,8 @@ class XprtGroup final : public Xprt {
     // 1 to kMembersMax, all of one loop; they outlive the group, and nobody else calls them.
     explicit XprtGroup(std::span<Xprt* const> members);
     ~XprtGroup() override;
+    XprtGroup(const XprtGroup&) = delete;
+    XprtGroup& operator=(const XprtGroup&) = delete;
 
     Loop& loop() noexcept override { return members_[0].xprt->loop(); }
     // Sizes of the smallest, slots of all.

@@ -33,6 +33,7 @@ bool is_as_asked(const sunrpc::Call& call, const fattr3& there) noexcept;
 class ResendCheck {
   public:
     explicit ResendCheck(Client& client) noexcept;
+    ~ResendCheck() = default;
     ResendCheck(const ResendCheck&) = delete;
     ResendCheck& operator=(const ResendCheck&) = delete;
     void go_on() noexcept;  // with the next in the list, unless one is looked at

@@ -29,8 +29,20 @@
 namespace nfsrdma::recover {
 namespace {
 
-using namespace nfs::client;  // NOLINT(google-build-using-namespace): all that this program is
-                              // about
+using nfs::client::Client;
+using nfs::client::ClientCounters;
+using nfs::client::CreateOp;
+using nfs::client::FileHandle;
+using nfs::client::LinkOp;
+using nfs::client::LookupOp;
+using nfs::client::MkdirOp;
+using nfs::client::MountFlow;
+using nfs::client::Op;
+using nfs::client::RemoveOp;
+using nfs::client::RenameOp;
+using nfs::client::RmdirOp;
+using nfs::client::SetattrOp;
+using nfs::client::SymlinkOp;
 using testing::Daemon;
 
 constexpr std::uint32_t kWorkers = 8;

@@ -1,5 +1,8 @@
+#include <csignal>
 #include <fstream>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/nfs/nfs_world.hpp"
 
@@ -150,6 +153,50 @@ TEST_F(VfsPosixChange, OddNamesAreJustBytes) {
         Wcc wcc;
         EXPECT_EQ(vfs->remove(kNobody, {vfs->root(), name}, wcc), NFS3_OK);
     }
+}
+
+// A client sends an exclusive create again when the server was killed; the next server knows the
+// file by its verifier, if there is one (RFC 1813 s3.3.8).
+TEST_F(VfsPosixChange, KilledServerLeavesNoExclusiveFileWithoutItsVerifier) {
+    CreateHow how;
+    how.mode = EXCLUSIVE;
+    how.verifier = 0x1234567890abcdefu;
+    for (int round = 0; round < 40; ++round) {
+        const std::string prefix = "r" + std::to_string(round) + "-";
+        int ready[2];
+        ASSERT_EQ(::pipe(ready), 0);
+        const pid_t pid = ::fork();
+        ASSERT_GE(pid, 0);
+        if (pid == 0) {
+            for (int i = 0;; ++i) {
+                Node made;
+                Wcc changes;
+                if (vfs->create(kNobody, {vfs->root(), prefix + std::to_string(i)}, how, made,
+                                changes) != NFS3_OK)
+                    ::_exit(1);
+                if (i == 3 && ::write(ready[1], "", 1) != 1) ::_exit(1);
+            }
+        }
+        char byte = 0;
+        EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+        EXPECT_EQ(::kill(pid, SIGKILL), 0);
+        int status = 0;
+        EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+        EXPECT_TRUE(WIFSIGNALED(status));
+        ::close(ready[0]);
+        ::close(ready[1]);
+    }
+    std::size_t files = 0;
+    for (const auto& entry : fs::directory_iterator(dir.path())) {
+        Node node;
+        Wcc wcc;
+        EXPECT_EQ(
+            vfs->create(kNobody, {vfs->root(), entry.path().filename().string()}, how, node, wcc),
+            NFS3_OK)
+            << entry.path();
+        ++files;
+    }
+    EXPECT_GE(files, 160u);
 }
 
 }  // namespace

@@ -205,7 +205,8 @@ Result<void> DirectXprt::send(sunrpc::Rqst& rqst) noexcept {
     counters_.in_flight_max = std::max(counters_.in_flight_max, slots_in_use());
     slot.state = Slot::State::calling;
     const Fate fate = call_fate ? call_fate(rqst.xid) : Fate{};
-    if (!fate.lost && !interrupted_) loop_.arm(slot.timer, loop_.now_ns() + options_.latency_ns + fate.delay_ns);
+    if (!fate.lost && !interrupted_)
+        loop_.arm(slot.timer, loop_.now_ns() + options_.latency_ns + fate.delay_ns);
     return {};
 }
 

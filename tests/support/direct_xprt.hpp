@@ -68,8 +68,8 @@ class DirectXprt final : public sunrpc::Xprt {
     // Ends the connection: what is in flight gets Errc::reconnect.
     void disconnect() noexcept { fail_all(Error{Errc::reconnect, 0, "direct transport"}); }
     void reconnect() noexcept { connected_ = true; }
-    // The connection of a transport that recovers: it breaks, and what the server still says to what
-    // was sent goes nowhere; it is made again, and what was in flight is sent once more.
+    // The connection of a transport that recovers: it breaks, and what the server still says to
+    // what was sent goes nowhere; it is made again, and what was in flight is sent once more.
     void interrupt() noexcept;
     void recover() noexcept;
     DirectOptions& options() noexcept { return options_; }  // may be changed between calls
