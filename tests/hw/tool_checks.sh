@@ -72,14 +72,14 @@ tool_in_flight() { # 64 files at a time, of sizes that go inline and that do not
     diff -r "$scratch/many" "$scratch/many.back" || fail "files differ"
 }
 tool_connects_again() {
-    for _ in $(seq 10); do tool ping -c 1 "$url" >/dev/null; done
+    for _ in $(seq 5); do tool ping -c 1 "$url" >/dev/null; done
     equal "$(tool cat "$url/inline" | sha256sum)" "$(sha256sum <"$scratch/inline")" "contents"
 }
 served() { tool ping -c 1 "$url" >/dev/null; }
 # A client that is killed in the middle of a copy leaves a server that serves the next one.
-tool_is_killed() {
+tool_is_killed() { # TIMES
     local pid
-    for _ in $(seq 20); do
+    for _ in $(seq "$1"); do
         "${client[@]}" put "$scratch/files/16MiB+5" "$url/killed" >/dev/null 2>&1 &
         pid=$!
         sleep 0.4
@@ -134,6 +134,9 @@ tool_row() {
     check "$1" "clean disconnect" qps_are "$base_qps"
     check "$1" "connect again" tool_connects_again
     # The two kinds of server; a client that goes without a word is missed after two seconds.
-    case $1 in 1 | 4) limit=240 check "$1" "20 killed clients" tool_is_killed ;; esac
+    case $1 in
+        1) limit=240 check "$1" "20 killed clients" tool_is_killed 20 ;;
+        4) limit=240 check "$1" "5 killed clients" tool_is_killed 5 ;;
+    esac
     check "$1" "remove" tool_cleans_up
 }
