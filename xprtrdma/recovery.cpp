@@ -18,9 +18,18 @@
 // last connection are replaced before its queue pair dies and before the next one connects, so that
 // nobody reaches memory by them: connect_again().
 //
+// Who needs no connection gets none at once: a server that closes idle connections means it. The
+// next call brings it back, or a minute.
+//
 // Errors. An attempt that fails counts and is followed by another, until RecoveryOptions says that
 // it is enough; then, and by close(), everything ends as without recovery.
 namespace nfsrdma::xprtrdma {
+namespace {
+
+constexpr std::uint64_t kUnusedNs = kNsPerSec;     // not heard from and not asked for so long: idle
+constexpr std::uint64_t kIdleNs = 60 * kNsPerSec;  // between attempts of a transport that is idle
+
+}  // namespace
 
 void TransportImpl::on_lost(const Error& why) noexcept {
     progress();  // replies that came before the end
@@ -125,9 +134,23 @@ void TransportImpl::note_loss(bool was_up) noexcept {
     delay_ns_ = 0;
 }
 
-// 0: none is left.
+bool TransportImpl::needed() const noexcept {
+    return !active_.empty() || callers_wait();
+}
+
+// A call came to a transport that was not in a hurry.
+void TransportImpl::hurry() noexcept {
+    if (!std::exchange(on_demand_, false)) return;
+    down_ns_ = lost_ns_ = endpoint_->loop().now_ns();
+    tries_ = 0;
+    delay_ns_ = 0;
+    endpoint_->loop().arm(recovery_timer_, lost_ns_);
+}
+
+// 0: none is left. Patience is for those who wait.
 std::uint64_t TransportImpl::patience_ns() noexcept {
     const RecoveryOptions& recovery = options_.recovery;
+    if (!needed()) return UINT64_MAX;
     if (recovery.tries_max != 0 && tries_ >= recovery.tries_max) return 0;
     if (recovery.give_up_ns == 0) return UINT64_MAX;
     const std::uint64_t gone = endpoint_->loop().now_ns() - lost_ns_;
@@ -136,7 +159,9 @@ std::uint64_t TransportImpl::patience_ns() noexcept {
 
 void TransportImpl::wait_for_next_try() noexcept {
     Loop& loop = endpoint_->loop();
-    const std::uint64_t delay = connected_told_ && tries_ == 0 ? 0 : next_delay_ns();
+    std::uint64_t delay = connected_told_ && tries_ == 0 ? 0 : next_delay_ns();
+    on_demand_ = connected_told_ && !needed() && loop.now_ns() - heard_ns_ >= kUnusedNs;
+    if (on_demand_) delay = kIdleNs;
     loop.arm(recovery_timer_, loop.now_ns() + std::min(delay, patience_ns()));
 }
 
@@ -154,6 +179,7 @@ std::uint64_t TransportImpl::next_delay_ns() noexcept {
 void TransportImpl::on_recovery_timer() noexcept {
     if (closing_ || patience_ns() == 0)
         return end({Errc::reconnect, 0, "no connection in the time that was given"});
+    on_demand_ = false;
     ++tries_;
     ++counters_.reconnect_tries;
     if (connect_again()) return;

@@ -202,6 +202,7 @@ Error TransportImpl::not_connected() const noexcept {
 Result<sunrpc::Rqst*> TransportImpl::get_rqst(std::uint32_t call_max) noexcept {
     if (recovering()) {
         slot_wanted_ = true;
+        hurry();
         return Error{Errc::again, 0, "the connection is being recovered"};
     }
     if (!connected()) return not_connected();
@@ -347,6 +348,7 @@ Result<void> TransportImpl::send(sunrpc::Rqst& rqst) noexcept {
     req.asked_ns = endpoint_->loop().now_ns();
     active_.push_back(req);
     waiting_.push_back(req);
+    hurry();
     if (waiting_.size() == 1) pump();
     return {};
 }

@@ -26,8 +26,9 @@ struct RecoveryOptions {
     std::uint64_t max_delay_ns = 2 * kNsPerSec;
     // Until established or failed, of each attempt after the first connection.
     std::uint64_t try_timeout_ns = 2 * kNsPerSec;
-    // Gives up after so many attempts in a row, or so long without a connection; 0: never. Giving
-    // up ends the transport: every pending call with Errc::reconnect.
+    // Gives up after so many attempts in a row, or so long without a connection while one is
+    // wanted; 0: never. Giving up ends the transport: every pending call with Errc::reconnect.
+    // Nobody wants one: it is tried for once a minute, and at once when somebody does.
     std::uint32_t tries_max = 0;
     std::uint64_t give_up_ns = 0;
     std::uint64_t seed = 0;  // of the delays; 0: from getrandom(2)

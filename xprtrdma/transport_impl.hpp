@@ -156,6 +156,8 @@ class TransportImpl final : public Transport {
     bool recovers() const noexcept;
     void keep_active() noexcept;
     void note_loss(bool was_up) noexcept;
+    bool needed() const noexcept;
+    void hurry() noexcept;
     std::uint64_t patience_ns() noexcept;
     void wait_for_next_try() noexcept;
     std::uint64_t next_delay_ns() noexcept;
@@ -216,6 +218,7 @@ class TransportImpl final : public Transport {
     std::uint64_t down_ns_ = 0, lost_ns_ = 0, delay_ns_ = 0;
     std::uint32_t tries_ = 0;
     bool answered_ = false;
+    bool on_demand_ = false;  // the next attempt is a minute away, if nobody asks for it
     Prng delays_;
     rpcrdma::ParsedHeader parsed_;
 

@@ -243,6 +243,8 @@ TEST_F(Recovery, AttemptsComeMoreAndMoreSlowly) {
     options_.recovery.max_delay_ns = 2 * kNsPerSec;
     start_connected();
     warm_up();
+    auto calls = send_many(1);
+    ASSERT_TRUE(run_until([&] { return peer().inbox.size() == 1; }));
     listener_->refuse = true;
     peer().disconnect();
     std::vector<std::uint64_t> at;
@@ -307,10 +309,13 @@ TEST_F(Recovery, GivesUpAfterItsTries) {
     options_.recovery.tries_max = 4;
     start_connected();
     warm_up();
+    auto calls = send_many(1);
+    ASSERT_TRUE(run_until([&] { return peer().inbox.size() == 1; }));
     listener_->refuse = true;
     peer().disconnect();
     ASSERT_TRUE(run_until([&] { return lost_ > 0; }));
     EXPECT_EQ(transport_->counters().reconnect_tries, 4u);
+    EXPECT_EQ(calls[0]->error(), Errc::reconnect);
 }
 
 // A server that takes connections, and dies of the same call each time, is not asked for ever.
@@ -324,6 +329,43 @@ TEST_F(Recovery, ConnectionsWithoutAReplyDoNotRenewThePatience) {
     EXPECT_EQ(calls[0]->error(), Errc::reconnect);
     EXPECT_GT(transport_->counters().reconnects, 5u);
     EXPECT_LT(transport_->counters().reconnects, 20u);  // ever more slowly
+}
+
+// A server closes what is idle: that is not undone at once, and the next call finds the way.
+TEST_F(Recovery, B105_IdleConnectionThatTheServerClosesComesBackWithTheNextCall) {
+    std::uint32_t woken = 0;
+    options_.recovery.give_up_ns = 5 * kNsPerSec;
+    start_connected();
+    warm_up();
+    transport_->on_slot([](void* arg) noexcept { ++*static_cast<std::uint32_t*>(arg); }, &woken);
+    world_.run_for(2 * kNsPerSec);
+    peer().disconnect();
+    world_.run_for(50 * kNsPerSec);
+    EXPECT_EQ(transport_->counters().reconnect_tries, 0u);
+    EXPECT_TRUE(transport_->recovering());
+    EXPECT_EQ(transport_->get_rqst(40).error().code, Errc::again);
+    ASSERT_TRUE(run_until([&] { return woken > 0; }, kNsPerSec));
+    EXPECT_EQ(transport_->counters().reconnect_tries, 1u);
+    EXPECT_LT(transport_->counters().recover_ns_max, kNsPerSec);
+    auto calls = send_many(1);
+    ASSERT_TRUE(run_until([&] { return peer().inbox.size() == 1; }));
+}
+
+// And when nobody needs a connection, nobody loses patience: one attempt a minute.
+TEST_F(Recovery, B105_ServerThatIsGoneWhileNobodyNeedsItCostsNothing) {
+    options_.recovery.give_up_ns = 5 * kNsPerSec;
+    start_connected();
+    warm_up();
+    world_.run_for(2 * kNsPerSec);
+    listener_->refuse = true;
+    peer().disconnect();
+    world_.run_for(3600 * kNsPerSec);
+    EXPECT_EQ(lost_, 0u);
+    EXPECT_GE(transport_->counters().reconnect_tries, 55u);
+    EXPECT_LE(transport_->counters().reconnect_tries, 60u);
+    EXPECT_EQ(transport_->get_rqst(40).error().code, Errc::again);
+    ASSERT_TRUE(run_until([&] { return lost_ > 0; }, 6 * kNsPerSec));
+    EXPECT_EQ(transport_->get_rqst(40).error().code, Errc::reconnect);
 }
 
 TEST_F(Recovery, PatienceBeginsWithTheNeed) {
