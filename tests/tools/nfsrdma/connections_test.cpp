@@ -67,7 +67,8 @@ class ConnectionsTest : public ::testing::Test {
         options.recovery.on = true;
         std::optional<Result<void>> outcome;
         auto made = Connections::create(
-            *world.client, LoopWorld::server_address(), options, count,
+            faulty != nullptr ? *faulty : *world.client, LoopWorld::server_address(), options,
+            count,
             [](void* arg, Result<void> how) noexcept {
                 *static_cast<std::optional<Result<void>>*>(arg) = how;
             },
@@ -155,6 +156,7 @@ class ConnectionsTest : public ::testing::Test {
         EXPECT_EQ(state.wrong, 0u);
     }
     LoopWorld world;
+    std::unique_ptr<verbs::Device> faulty;  // the client's, instead of world.client
     nfs::Server server;
     sunrpc::SvcDispatcher dispatcher;
     std::unique_ptr<svcrdma::Listener> listener;
@@ -203,6 +205,28 @@ TEST_F(ConnectionsTest, AllRecoverFromARestartOfTheServer) {
     expect_file(6 << 20);
     EXPECT_TRUE(world.run_until([this] { return connections->connected() == 3; }, kLimitNs));
     EXPECT_GE(connections->counters().reconnects, 3u);
+}
+
+// Again and again one of them is killed; its calls are sent again, and the others go on.
+TEST_F(ConnectionsTest, OneKilledAfterTheOtherStopsNobody) {
+    verbs::softroce::SoftOptions soft;
+    soft.seed = 77;
+    soft.faults.qp_kill_ns = 200 * kNsPerUs;  // of simulated time, which passes slowly
+    auto made = verbs::softroce::create_device(
+        *world.loop, world.net->add_host(SockAddr::v4(0x7f000103, verbs::softroce::kRoceV2Port)),
+        soft);
+    ASSERT_TRUE(made);
+    faulty = *std::move(made);
+    listen();
+    ASSERT_TRUE(connect(4));
+    mount();
+    for (int round = 0; round < 60 && connections->counters().reconnects < 5; ++round) {
+        write(4 << 20, 0, {});
+        expect_file(4 << 20);
+    }
+    EXPECT_GE(connections->counters().reconnects, 5u);
+    EXPECT_GE(verbs::softroce::fault_counters(*faulty).qps_killed, 5u);
+    EXPECT_GE(client->rpc_counters().resends, 1u);
 }
 
 TEST_F(ConnectionsTest, FewerThanAskedForServe) {
