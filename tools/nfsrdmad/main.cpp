@@ -182,6 +182,7 @@ class Daemon {
         request.address = options_.listen;
         request.passive = true;
         request.bind = options_.listen.with_port(options_.roce_port);
+        request.faults = options_.faults;
         request.server = workers_.front()->server_options();
         auto devices = devices::DeviceSet::create(loops, request);
         if (!devices) {

@@ -24,7 +24,7 @@ struct Words {
     std::vector<std::string> exports;
     bool foreground = false;
     std::string listen = "127.0.0.1", device = "softroce", loop = "auto", registration = "auto",
-                log_level = "info";
+                faults, log_level = "info";
 };
 
 void declare(CLI::App& app, Words& words, Options& out) {
@@ -61,6 +61,9 @@ void declare(CLI::App& app, Words& words, Options& out) {
                    "UDP port of the softroce device; standard peers use no other than the default")
         ->check(CLI::Range(1, 0xBFFF))
         ->capture_default_str();
+    app.add_option("--faults", words.faults,
+                   "for tests: what is to go wrong on the softroce device; see rpcrdma-stress(1)")
+        ->type_name("SPEC");
     app.add_option("--log-level", words.log_level, "what to log on stderr")
         ->check(CLI::IsMember({"error", "warn", "info", "debug"}))
         ->capture_default_str();
@@ -82,6 +85,17 @@ void declare(CLI::App& app, Words& words, Options& out) {
         ->check(CLI::Range(1024, 64 << 20))
         ->capture_default_str();
     declare_services(app, out.services);
+}
+
+// False when what is wrong has been said.
+bool understand_faults(const Words& words, Options& out) {
+    std::string why;
+    const auto faults = verbs::softroce::parse_faults(words.faults, why);
+    if (faults && faults->on_server()) why = "kill= and stop= are not for the server itself";
+    if (faults) out.faults = *faults;
+    if (why.empty()) return true;
+    static_cast<void>(std::fprintf(stderr, "nfsrdmad: --faults: %s\n", why.c_str()));
+    return false;
 }
 
 // False when what is wrong has been said.
@@ -171,7 +185,7 @@ bool parse_options(int argc, const char* const* argv, Options& out, int& exit_st
         return false;
     }
     exit_status = kUsage;
-    return understand_exports(words, out);
+    return understand_faults(words, out) && understand_exports(words, out);
 }
 
 }  // namespace nfsrdma::nfsrdmad

@@ -12,6 +12,7 @@
 #include "pools/page_list.hpp"
 #include "tools/device/choice.hpp"
 #include "tools/nfsrdmad/service_options.hpp"
+#include "verbs/softroce/fault_spec.hpp"
 
 namespace nfsrdma::nfsrdmad {
 
@@ -40,6 +41,7 @@ struct Options {
     LoopBackend loop = LoopBackend::automatic;
     pools::Registration registration = pools::Registration::automatic;
     std::uint16_t roce_port = 4791;
+    verbs::softroce::FaultSpec faults{};  // of the softroce device; none by default
     log::Level log_level = log::Level::warn;
     std::string stats_file;
     ServiceOptions services;

@@ -22,6 +22,8 @@ void add(xprtrdma::TransportCounters& sum, const xprtrdma::TransportCounters& pa
     sum.keys_bound += part.keys_bound;
     sum.abandoned += part.abandoned;
     sum.disconnects += part.disconnects;
+    sum.reconnects += part.reconnects;
+    sum.resends += part.resends;
     sum.short_replies += part.short_replies;
     sum.bad_versions += part.bad_versions;
     sum.err_vers += part.err_vers;

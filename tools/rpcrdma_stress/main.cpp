@@ -69,6 +69,9 @@ void add_load(CLI::App& app, Options& options) {
     app.add_flag("--tolerate-loss", options.tolerate_loss,
                  "connections that are lost without our doing are made again: for a server that is "
                  "killed and started meanwhile");
+    app.add_flag("--hard", options.hard,
+                 "the client recovers by itself, for ever: no connection is ever lost, and no call "
+                 "fails because one was");
     app.add_flag("--keep", options.keep, "the directory is left as it is at the end");
     app.add_flag("--json", options.json, "the result as one line of JSON on standard output");
 }
@@ -204,7 +207,8 @@ int run(int argc, char** argv) {
     }
     std::unique_ptr<ServerProcess> server;
     if (!options.serve.empty()) {
-        auto started = ServerProcess::start(program_folder() + "/nfsrdmad", options.serve);
+        auto started = ServerProcess::start(program_folder() + "/nfsrdmad", options.serve,
+                                            faults_of_server(options.faults));
         if (!started) return trouble("cannot start nfsrdmad: " + to_string(started.error()));
         server = *std::move(started);
         options.dir = "nfs://" + server->address() + options.serve;

@@ -20,7 +20,7 @@ struct Options : devices::ClientOptions {
     std::uint64_t file_bytes = 3u << 19;
     double cancel_rate = 0.005, disconnect_rate = 0.0002;  // of steps
     verbs::softroce::FaultSpec faults{};  // of our device, and of the server of `serve`
-    bool tolerate_loss = false, json = false, keep = false;
+    bool tolerate_loss = false, hard = false, json = false, keep = false;
 };
 
 // Of each connection.

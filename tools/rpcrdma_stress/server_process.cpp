@@ -1,5 +1,6 @@
 #include "tools/rpcrdma_stress/server_process.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -58,7 +59,8 @@ Result<void> wait_for_line(int fd) {
 }  // namespace
 
 Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const std::string& program,
-                                                            const std::string& directory) {
+                                                            const std::string& directory,
+                                                            const std::string& faults) {
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): private constructor
     std::unique_ptr<ServerProcess> self(new ServerProcess);
     std::string state = "/tmp/rpcrdma-stress.XXXXXX";
@@ -68,6 +70,7 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const std::string& p
     self->address_ = random_loopback();
     self->words_ = {program,    "--export",    directory, "--listen",    self->address_, "--device",
                     "softroce", "--state-dir", state,     "--log-level", "error"};
+    if (!faults.empty()) self->words_.insert(self->words_.end(), {"--faults", faults});
     for (std::string& word : self->words_)
         self->argv_.push_back(word.data());
     self->argv_.push_back(nullptr);
@@ -170,6 +173,14 @@ void ServerFaults::stop_or_go() noexcept {
     ++stops_;
     server_.freeze();
     loop_.arm(stop_timer_, now + spec_.server_stop.for_ns);
+}
+
+std::string faults_of_server(const verbs::softroce::FaultSpec& spec) {
+    if (spec.rnr.every_ns == 0) return {};
+    const auto us = [](std::uint64_t ns) {
+        return std::to_string(std::max<std::uint64_t>(ns / kNsPerUs, 1)) + "us";
+    };
+    return "rnr=" + us(spec.rnr.every_ns) + "/" + us(spec.rnr.for_ns);
 }
 
 std::string program_folder() {

@@ -17,8 +17,10 @@ class ServerProcess {
   public:
     // `program`: nfsrdmad. Returns once it serves, or with Errc::system, Errc::timed_out or
     // Errc::closed (it ended).
+    // `faults`: for its own device; empty: none.
     static Result<std::unique_ptr<ServerProcess>> start(const std::string& program,
-                                                        const std::string& directory);
+                                                        const std::string& directory,
+                                                        const std::string& faults = {});
     ~ServerProcess();
     ServerProcess(const ServerProcess&) = delete;
     ServerProcess& operator=(const ServerProcess&) = delete;
@@ -70,6 +72,10 @@ class ServerFaults {
     bool frozen_ = false;
     FaultTimer kill_timer_, stop_timer_;
 };
+
+// What of `spec` is for the server's own device, as parse_faults reads it: it is the server's
+// Receives that calls do not find. Everything else the client's device does to both.
+std::string faults_of_server(const verbs::softroce::FaultSpec& spec);
 
 // The folder that this program stands in; nfsrdmad stands beside it.
 std::string program_folder();

@@ -124,6 +124,10 @@ bool Stress::connect() {
     how.transport.registration = devices::registration_of(options_);
     how.transport.demand = demand_of(options_);
     how.timeout_ns = how.transport.reply_timeout_ns = to_ns(options_.timeout_s);
+    if (options_.hard) {
+        how.transport.recovery.on = how.transport.recovery.first_too = true;
+        how.timeout_ns = kForeverNs;
+    }
     how.patience_ns = std::min(to_ns(options_.timeout_s), 60 * kNsPerSec);
     for (std::uint32_t i = 0; i < options_.connections; ++i)
         connections_.push_back(std::make_unique<Connection>(device_, how, i, *this));

@@ -88,6 +88,20 @@ TEST_F(ServerProcessTest, KilledOnesAreStartedAgainAtTheSameAddress) {
     EXPECT_EQ(logged()[1], (*server)->address());
 }
 
+TEST_F(ServerProcessTest, FaultsOfItsDeviceAreHandedOn) {
+    verbs::softroce::FaultSpec spec;
+    EXPECT_EQ(faults_of_server(spec), "");
+    spec.rnr = {kNsPerSec, 20 * kNsPerMs};
+    EXPECT_EQ(faults_of_server(spec), "rnr=1000000us/20000us");
+    const std::string path = program("echo \"$*\" >" + folder_ + "/log\n" + kServes);
+    auto server = ServerProcess::start(path, folder_, faults_of_server(spec));
+    ASSERT_TRUE(server);
+    std::ifstream in(folder_ + "/log");
+    std::string words;
+    std::getline(in, words);
+    EXPECT_NE(words.find("--faults rnr=1000000us/20000us"), std::string::npos) << words;
+}
+
 TEST_F(ServerProcessTest, StopsAndGoesOn) {
     auto server = ServerProcess::start(program(kServes), folder_);
     ASSERT_TRUE(server);
