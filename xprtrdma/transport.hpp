@@ -38,12 +38,12 @@ struct RecoveryOptions {
 struct PingOptions {
     // Nothing was heard for so long while calls are outstanding: ping. Twice as long after each
     // ping that was answered, up to the second. 0: never.
-    std::uint64_t after_ns = 300 * kNsPerMs, after_max_ns = 3 * kNsPerSec;
+    std::uint64_t after_ns = 200 * kNsPerMs, after_max_ns = 3 * kNsPerSec;
     std::uint64_t timeout_ns = 5 * kNsPerSec;  // without an answer the connection has ended
     // Where the transport recovers: a ping is unanswered for so long, and its host is asked by a
     // connect request to a port where nobody listens. When that is refused, and the ping still not
     // answered after the second time, another lives there than this connection knew. 0: never.
-    std::uint64_t probe_after_ns = 150 * kNsPerMs, probe_grace_ns = 300 * kNsPerMs;
+    std::uint64_t probe_after_ns = 100 * kNsPerMs, probe_grace_ns = 250 * kNsPerMs;
 };
 
 // Calls of the server to this client by the same connection (RFC 8167), inline only.

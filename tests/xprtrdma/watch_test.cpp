@@ -26,8 +26,8 @@ TEST_F(Watch, SlowServerIsPingedAndKept) {
     auto calls = send_many(2);
     world_.run_for(31 * kNsPerSec);
     EXPECT_TRUE(transport_->connected());
-    // After 0.3, 0.6, 1.2, 2.4 s, and then each 3 s.
-    EXPECT_EQ(transport_->counters().pings, 12u);
+    // After 0.2, 0.4, 0.8, 1.6 s, and then each 3 s.
+    EXPECT_EQ(transport_->counters().pings, 13u);
     EXPECT_EQ(transport_->counters().probes, 0u);
     EXPECT_EQ(transport_->counters().ping_timeouts, 0u);
     EXPECT_EQ(peer().inbox.size(), 1u);  // a ping is no message, takes no Receive and no credit
