@@ -74,9 +74,10 @@ Result<void> HttpText::listen(const SockAddr& local) noexcept {
     const int on = 1;
     // A port that was used a moment ago may be used again; one that is in use may not.
     static_cast<void>(::setsockopt(listen_fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
-    if (local.is_v6())
+    if (local.is_v6()) {
         static_cast<void>(
             ::setsockopt(listen_fd_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on));
+    }
     if (::bind(listen_fd_.get(), local.sa(), local.sa_len()) != 0) return failed("bind");
     if (::listen(listen_fd_.get(), kBacklog) != 0) return failed("listen");
     sockaddr_storage name{};
@@ -140,11 +141,10 @@ void HttpText::send_all(int fd, std::string_view bytes, std::uint64_t deadline_n
         const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (sent > 0) {
             bytes.remove_prefix(static_cast<std::size_t>(sent));
-        } else if (errno != EAGAIN && errno != EINTR) {
-            return;
-        } else if (!wait(fd, POLLOUT, deadline_ns)) {
-            return;
+            continue;
         }
+        const bool may_go_on = errno == EAGAIN || errno == EINTR;
+        if (!may_go_on || !wait(fd, POLLOUT, deadline_ns)) return;
     }
 }
 

@@ -9,6 +9,7 @@
 #include <infiniband/mlx5dv.h>
 #endif
 
+#include "base/assert.hpp"
 #include "base/bytes.hpp"
 
 // Operation. A chain is built between ibv_wr_start and ibv_wr_complete: one doorbell, as by
@@ -104,6 +105,7 @@ mlx5dv_mkey& from_window_place(ibv_mw* key) noexcept {
 }
 
 void build_bind(ibv_qp_ex& qp, const ibv_send_wr& wr) noexcept {
+    NR_ASSERT(mlx5().qp_ex != nullptr);  // or there was no key
     mlx5dv_qp_ex* const mlx = mlx5().qp_ex(&qp);
     mlx5dv_mkey& key = from_window_place(wr.bind_mw.mw);
     key.lkey = key.rkey = wr.bind_mw.rkey;
