@@ -44,9 +44,11 @@ std::uint64_t SoftQp::ack_timeout_ns() const noexcept {
 
 // What the connection asked for is the longest: most answers come within a fraction of it, and a
 // lost last packet should not cost much more than a round trip does (RFC 6298 has the estimate).
+// While a READ is under way that is the time: what it asks for again fills the wire and our own
+// socket once more, and then the peer's packets are lost there.
 std::uint64_t SoftQp::retry_after_ns() const noexcept {
     const std::uint64_t most = ack_timeout_ns();
-    if (req_.rtt_ns == 0) return most;
+    if (req_.rtt_ns == 0 || req_.reads_head != req_.reads_tail) return most;
     const std::uint64_t estimate = req_.rtt_ns + 4 * req_.rtt_deviation_ns;
     return std::min(std::max(estimate, kRetryMinNs), most);
 }

@@ -166,6 +166,46 @@ TEST(Retry, LostAcknowledgementIsAskedForAgain) {
     EXPECT_EQ(w.a.device->counters().retransmits, 1u);
 }
 
+// A lost SEND costs round trips; a READ whose answer is late is not asked for again before the time
+// that the connection agreed on, 67 ms, and takes along the SEND before it.
+TEST(Retry, ReadUnderWayIsGivenTheWholeTime) {
+    for (const bool reads : {false, true}) {
+        World w;
+        Key key(w, Access::remote_read);
+        bool away = false;
+        std::uint32_t sends = 0, requests = 0;
+        Tap tap([&](LoopFrame&, const Bth& bth) {
+            const OpKind kind = info_of(bth.opcode).kind;
+            sends += kind == OpKind::send;
+            requests += kind == OpKind::read_request;
+            return !away || (kind != OpKind::ack && kind != OpKind::read_response);
+        });
+        w.net->set_tap(&tap);
+        for (std::uint64_t i = 1; i <= 2; ++i)
+            ASSERT_TRUE(w.b.recv(i, {w.b.sge(0, 100)}));
+        ASSERT_TRUE(w.a.post(SendOp::send, 1, {w.a.sge(0, 100)}));
+        ASSERT_TRUE(w.run_until_logged(w.a, 1));  // a round trip is known from now on
+        away = true;
+        sends = 0;
+        ASSERT_TRUE(w.a.post(SendOp::send, 2, {w.a.sge(0, 100)}));
+        if (reads) {
+            ASSERT_TRUE(w.a.post(SendOp::rdma_read, 3, {w.a.sge(0, 5000)}, kIova, key.mr->rkey()));
+        }
+        w.run_for(40 * kNsPerMs);
+        EXPECT_EQ(requests, reads ? 1u : 0u);
+        if (reads) {
+            EXPECT_EQ(sends, 1u);
+        } else {
+            EXPECT_GT(sends, 1u);
+        }
+        away = false;
+        ASSERT_TRUE(w.run_until_logged(w.a, reads ? 3 : 2));
+        w.net->set_tap(nullptr);
+        for (const WcStatus s : w.a.log.statuses())
+            EXPECT_EQ(s, WcStatus::success);
+    }
+}
+
 TEST(Retry, GapIsFilledByGoingBackAtOnce) {
     World w;
     int sends = 0;
