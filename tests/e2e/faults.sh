@@ -14,7 +14,7 @@ run() {
     local name=$1 faults=$2 counter
     shift 2
     "$BIN/rpcrdma-stress" --serve "$export" --seed "$seed" --seconds "$seconds" --connections 4 --depth 8 --file-size 512K \
-        --tolerate-loss --faults "$faults" --json >"$work/$name" 2>"$work/$name.err" ||
+        --tolerate-loss $hard --faults "$faults" --json >"$work/$name" 2>"$work/$name.err" ||
         { cat "$work/$name" "$work/$name.err"; fail "rpcrdma-stress --seed $seed --faults $faults"; }
     cat "$work/$name"
     grep -q '"ok":true' "$work/$name" || fail "no result of $name"
@@ -23,10 +23,15 @@ run() {
     done
     [ -z "$(ls -A "$export")" ] || fail "$name left something behind: $(ls -A "$export")"
 }
+hard=
 run link loss=1%,dup=1%,reorder=1%,corrupt=0.5% lost duplicated reordered corrupted
 run slow delay=200us-1ms,late=2ms,reorder=0.5% delayed reordered
 run ends rnr=200ms/5ms,qpkill=1s,cmdrop=10%,cmreject=10% rnr_refused queue_pairs_killed
 run server kill=2s,stop=1s/300ms server_kills server_stops
+# A client that recovers by itself: no connection is lost, whatever happens.
+hard=--hard
+run hard kill=2s,qpkill=700ms,rnr=300ms/5ms,loss=0.2%,cmdrop=5%,cmreject=5% server_kills queue_pairs_killed reconnects
+grep -q '"lost":0,"connects":4,' "$work/hard" || fail "a hard client lost a connection"
 
 # Refused, with what would do.
 status=0
