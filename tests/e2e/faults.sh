@@ -31,7 +31,7 @@ run server kill=2s,stop=1s/300ms server_kills server_stops
 # A client that recovers by itself: no connection is lost, whatever happens.
 hard=--hard
 run hard kill=2s,qpkill=700ms,rnr=300ms/5ms,loss=0.2%,cmdrop=5%,cmreject=5% server_kills queue_pairs_killed reconnects
-grep -q '"lost":0,"connects":4,' "$work/hard" || fail "a hard client lost a connection"
+grep -q '"lost":0,"connects":' "$work/hard" || fail "a hard client lost a connection"
 
 # Refused, with what would do.
 status=0
