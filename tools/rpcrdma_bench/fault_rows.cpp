@@ -44,6 +44,7 @@ double stress(const std::string& directory, const std::string& faults, double se
 
 std::vector<std::string> fault_row_names() {
     std::vector<std::string> names;
+    names.reserve(kRows.size());
     for (const Row& row : kRows)
         names.emplace_back(row.name);
     return names;

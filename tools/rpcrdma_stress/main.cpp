@@ -142,9 +142,10 @@ int stress(const Options& options, const tool::Url& url, std::unique_ptr<ServerP
     Stress run(*device, server, url, options);
     const Signals signals(*loop, run);
     std::optional<ServerFaults> faults;
-    if (own != nullptr && options.faults.on_server())
+    if (own != nullptr && options.faults.on_server()) {
         run.at_work([&] { faults.emplace(*loop, *own, options.faults, options.seed); },
                     [&] { faults->end(); });
+    }
     StressResult result = run.run();
     if (devices::is_softroce(*device)) result.faults = verbs::softroce::fault_counters(*device);
     if (faults) {

@@ -50,7 +50,7 @@ Result<void> wait_for_line(int fd) {
     (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigset_t none;
     sigemptyset(&none);
-    (void)::sigprocmask(SIG_SETMASK, &none, nullptr);
+    (void)::pthread_sigmask(SIG_SETMASK, &none, nullptr);
     (void)::dup2(out, STDOUT_FILENO);
     ::execv(argv[0], argv);
     ::_exit(127);

@@ -13,6 +13,7 @@ namespace nfsrdma::verbs::softroce {
 class DeviceFaults {
   public:
     DeviceFaults(Loop& loop, const FaultSpec& spec, std::uint64_t seed);
+    ~DeviceFaults() = default;
     DeviceFaults(const DeviceFaults&) = delete;
     DeviceFaults& operator=(const DeviceFaults&) = delete;
 

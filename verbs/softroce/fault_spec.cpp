@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "base/clock.hpp"
@@ -22,7 +23,7 @@ constexpr const char* kTime = "a time such as 50us, 2ms or 3s";
 constexpr const char* kTimes = "a time or two such as 2ms or 1ms-3ms";
 constexpr const char* kSpell = "how often and how long, such as 1s/20ms";
 constexpr const char* kRate = "bytes a second, such as 100000000";
-constexpr std::uint64_t kTimeMaxNs = 24 * 3600 * kNsPerSec;
+constexpr std::uint64_t kTimeMaxNs = std::uint64_t{24} * 3600 * kNsPerSec;
 
 // A number and what follows it. Not std::from_chars for double: clang 14's library has none.
 struct Quantity {
@@ -61,7 +62,7 @@ bool read_chance(std::string_view text, std::uint32_t& ppm) {
         return false;
     }
     if (value > 1'000'000) return false;
-    ppm = static_cast<std::uint32_t>(value + 0.5);
+    ppm = static_cast<std::uint32_t>(std::lround(value));
     return true;
 }
 
@@ -80,7 +81,7 @@ bool read_time(std::string_view text, std::uint64_t& ns) {
     }
     const double value = quantity->value * unit;
     if (value > static_cast<double>(kTimeMaxNs)) return false;
-    ns = static_cast<std::uint64_t>(value + 0.5);
+    ns = static_cast<std::uint64_t>(std::llround(value));
     return ns > 0;
 }
 
