@@ -21,6 +21,7 @@ namespace nfsrdma::verbs::softroce {
 namespace {
 constexpr std::uint64_t kRetryTotalNs = 2 * kNsPerSec;  // a peer that is not scheduled is not dead
 constexpr std::uint64_t kRetryMinNs = 2 * kNsPerMs;     // nor is one that waits for its turn
+constexpr std::uint32_t kBackOffMax = 8;                // the retry timer doubles so often
 constexpr std::uint32_t kRnrForEver = 7;
 constexpr std::uint64_t kWindowFloor = std::uint64_t{16} * 1024;
 
@@ -44,13 +45,22 @@ std::uint64_t SoftQp::ack_timeout_ns() const noexcept {
 
 // What the connection asked for is the longest: most answers come within a fraction of it, and a
 // lost last packet should not cost much more than a round trip does (RFC 6298 has the estimate).
-// While a READ is under way that is the time: what it asks for again fills the wire and our own
-// socket once more, and then the peer's packets are lost there.
+// While a READ, or more than the smallest window, is under way that is the time: what is sent or
+// asked for again fills the wire and a socket once more, and then packets are lost there.
 std::uint64_t SoftQp::retry_after_ns() const noexcept {
     const std::uint64_t most = ack_timeout_ns();
     if (req_.rtt_ns == 0 || req_.reads_head != req_.reads_tail) return most;
-    const std::uint64_t estimate = req_.rtt_ns + 4 * req_.rtt_deviation_ns;
-    return std::min(std::max(estimate, kRetryMinNs), most);
+    if (req_.cursor_cost - req_.acked_cost > kWindowFloor) return most;
+    return std::min(req_.rtt_ns + std::max(4 * req_.rtt_deviation_ns, kRetryMinNs), most);
+}
+
+// Progress alone does not end the backing off: after a timeout no answer tells the round trip
+// (Karn), and a timer that is shorter than it would fire for ever (RFC 6298 5.7). A peer that does
+// answer is never given more than the connection's time.
+std::uint64_t SoftQp::backed_off_ns() const noexcept {
+    const std::uint64_t most = ack_timeout_ns();
+    return std::min(retry_after_ns() << std::min(req_.backed_off, kBackOffMax),
+                    req_.timeouts == 0 ? most : most << 3);
 }
 
 void SoftQp::time_from_now(std::uint64_t psn) noexcept {
@@ -62,6 +72,7 @@ void SoftQp::time_from_now(std::uint64_t psn) noexcept {
 void SoftQp::take_round_trip() noexcept {
     if (req_.timed_psn == 0 || req_.unacked_psn <= req_.timed_psn) return;
     req_.timed_psn = 0;
+    req_.backed_off = 0;
     const std::uint64_t took = std::max<std::uint64_t>(device_.now_ns() - req_.timed_ns, 1);
     if (req_.rtt_ns == 0) {
         req_.rtt_ns = took;
@@ -160,8 +171,13 @@ void SoftQp::note_progress() noexcept {
     req_.timeouts = 0;
     req_.rnr_naks = 0;
     req_.progress_ns = device_.now_ns();
+    watch_progress();
+}
+
+void SoftQp::watch_progress() noexcept {
     req_.retry_deadline_ns =
-        req_.cursor_psn > req_.unacked_psn ? req_.progress_ns + retry_after_ns() : std::uint64_t{0};
+        req_.cursor_psn > req_.unacked_psn ? req_.progress_ns + backed_off_ns() : std::uint64_t{0};
+    arm_timer();
 }
 
 // Completes what stands at the head of the send queue and is done.
@@ -180,7 +196,10 @@ void SoftQp::reap() noexcept {
     const std::uint64_t acked = cost_at(sq_.head, req_.unacked_psn);
     const std::uint64_t gained = acked - req_.acked_cost;
     req_.acked_cost = acked;
-    if (gained > 0) req_.window = std::min(req_.window + gained / 8, req_.window_max);
+    if (gained > 0) {
+        req_.window = std::min(req_.window + gained / 8, req_.window_max);
+        watch_progress();  // with what is under way now
+    }
     if (req_.cursor_psn < req_.unacked_psn || req_.cursor_wqe - head < sq_.head - head) {
         // What was to be sent again has arrived after all.
         go_back(std::max(req_.unacked_psn, req_.cursor_psn));
@@ -304,7 +323,7 @@ void SoftQp::arm_timer() noexcept {
 // The time that was spent waiting does not count against the peer.
 void SoftQp::end_rnr_wait(std::uint64_t now) noexcept {
     req_.rnr_until_ns = 0;
-    if (req_.retry_deadline_ns != 0) req_.retry_deadline_ns = now + retry_after_ns();
+    if (req_.retry_deadline_ns != 0) req_.retry_deadline_ns = now + backed_off_ns();
     req_.progress_ns = now;
 }
 
@@ -324,6 +343,7 @@ void SoftQp::on_timer() noexcept {
     }
     if (++req_.timeouts > attr_.retry_count && now - req_.progress_ns >= kRetryTotalNs)
         return fail(WcStatus::retry_exceeded, WcStatus::flushed);
+    ++req_.backed_off;
     req_.retry_deadline_ns = 0;  // starts again with the first packet
     req_.read_retry_psn = 0;
     shrink_window();

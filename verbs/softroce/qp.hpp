@@ -109,7 +109,8 @@ struct Requester {
     std::uint64_t read_retry_psn = 0;  // of the last implied NAK: once for each
     // Timers.
     std::uint64_t retry_deadline_ns = 0, progress_ns = 0, rnr_until_ns = 0;
-    std::uint32_t timeouts = 0, rnr_naks = 0;
+    std::uint32_t timeouts = 0, rnr_naks = 0;  // since the last progress
+    std::uint32_t backed_off = 0;  // timeouts since the last round trip that was measured
     // Round trips, of packets that were sent once and whose answer was asked for.
     std::uint64_t timed_psn = 0, timed_ns = 0;  // the one under way; psn 0: none
     std::uint64_t rtt_ns = 0, rtt_deviation_ns = 0;
@@ -276,6 +277,8 @@ class SoftQp final : public QueuePair,
     void release_read_bytes(std::uint32_t bytes) noexcept;
     std::uint64_t ack_timeout_ns() const noexcept;
     std::uint64_t retry_after_ns() const noexcept;
+    std::uint64_t backed_off_ns() const noexcept;
+    void watch_progress() noexcept;
     void time_from_now(std::uint64_t psn) noexcept;
     void take_round_trip() noexcept;
 

@@ -23,7 +23,6 @@ namespace nfsrdma::verbs::softroce {
 
 namespace {
 constexpr std::uint32_t kReadChunkMax = 1024 * 1024;
-constexpr std::uint32_t kBackOffMax = 8;  // the retry timer doubles so often
 }  // namespace
 
 bool SoftQp::transmit_requests(Budget& budget) noexcept {
@@ -52,8 +51,7 @@ void SoftQp::note_sent() noexcept {
     if (req_.retry_deadline_ns != 0) return;
     const std::uint64_t now = device_.now_ns();
     if (req_.timeouts == 0) req_.progress_ns = now;
-    const std::uint64_t backed_off = retry_after_ns() << std::min(req_.timeouts, kBackOffMax);
-    req_.retry_deadline_ns = now + std::min(backed_off, ack_timeout_ns() << 3);
+    req_.retry_deadline_ns = now + backed_off_ns();
     arm_timer();
 }
 

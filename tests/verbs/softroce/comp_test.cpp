@@ -206,6 +206,68 @@ TEST(Retry, ReadUnderWayIsGivenTheWholeTime) {
     }
 }
 
+// A path that becomes longer than the timer: what is sent in vain does not go on for ever.
+TEST(Retry, TimerFollowsARoundTripThatGrows) {
+    World w;
+    const auto network = [&](std::uint64_t one_way_ns) {
+        LoopFaults faults;
+        faults.delay_ns_min = faults.delay_ns_max = one_way_ns;
+        w.net->set_faults(faults);
+    };
+    std::uint64_t sent = 0;
+    const auto exchange = [&](int messages) {
+        for (int i = 0; i < messages; ++i) {
+            ASSERT_TRUE(w.b.recv(++sent, {w.b.sge(0, 100)}));
+            ASSERT_TRUE(w.a.post(SendOp::send, sent, {w.a.sge(0, 100)}));
+            ASSERT_TRUE(w.run_until_logged(w.a, sent));
+        }
+    };
+    network(100 * kNsPerUs);
+    exchange(50);
+    const SoftCounters& counters = w.a.device->counters();
+    EXPECT_EQ(counters.retransmits, 0u);
+    network(2'500 * kNsPerUs);
+    exchange(10);
+    EXPECT_GT(counters.retransmits, 0u) << "it was too short";
+    const std::uint64_t learnt = counters.retransmits;
+    exchange(100);
+    EXPECT_EQ(counters.retransmits, learnt);
+    for (const WcStatus s : w.a.log.statuses())
+        EXPECT_EQ(s, WcStatus::success);
+}
+
+// All that was sent is lost: more than a small window is sent again only after the whole time.
+TEST(Retry, MuchUnderWayIsGivenTheWholeTimeAndATailIsNot) {
+    for (const bool much : {true, false}) {
+        World w;
+        bool away = false;
+        std::uint64_t lost_ns = 0, again_ns = 0;
+        Tap tap([&](LoopFrame&, const Bth& bth) {
+            if (!away || info_of(bth.opcode).kind != OpKind::send) return true;
+            if (lost_ns == 0) lost_ns = w.clock.now_ns();
+            if (w.clock.now_ns() < lost_ns + kNsPerMs) return false;
+            away = false;
+            again_ns = w.clock.now_ns();
+            return true;
+        });
+        w.net->set_tap(&tap);
+        for (std::uint64_t i = 1; i <= 2; ++i)
+            ASSERT_TRUE(w.b.recv(i, {w.b.sge(0, 64 * 1024)}));
+        ASSERT_TRUE(w.a.post(SendOp::send, 1, {w.a.sge(0, 100)}));
+        ASSERT_TRUE(w.run_until_logged(w.a, 1));  // a round trip is known from now on
+        away = true;
+        ASSERT_TRUE(w.a.post(SendOp::send, 2, {w.a.sge(0, much ? 40'000 : 4'000)}));
+        ASSERT_TRUE(w.run_until_logged(w.a, 2));
+        w.net->set_tap(nullptr);
+        const std::uint64_t whole_ns = std::uint64_t{4096} << w.options.ack_timeout_exp;
+        if (much) {
+            EXPECT_GE(again_ns - lost_ns, whole_ns);
+        } else {
+            EXPECT_LT(again_ns - lost_ns, whole_ns / 2);
+        }
+    }
+}
+
 TEST(Retry, GapIsFilledByGoingBackAtOnce) {
     World w;
     int sends = 0;
