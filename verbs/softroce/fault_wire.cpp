@@ -68,6 +68,16 @@ std::uint64_t FaultWire::in_order(Way& way, const PacketFate& fate, std::size_t 
     return way.last_ns;
 }
 
+// A packet that is to wait and finds no frame never was on the line, whose time it leaves to
+// others.
+bool FaultWire::lost_for_room(const Way& way, const PacketFate& fate, std::size_t size) noexcept {
+    const bool waits = spec_.link.bytes_per_sec != 0 || fate.delay_ns != 0 || fate.late ||
+                       way.last_ns > loop_.now_ns();
+    if (!waits || (!free_.empty() && size <= kFrameMax)) return false;
+    ++faults_.overflows;
+    return true;
+}
+
 void FaultWire::send(const Path& path, const TxPacket& packet) noexcept {
     if (to_gsi(packet.header) && packet.payload.size() == 1 &&
         !manage(path, {packet.payload[0].data, packet.payload[0].size}, true))
@@ -80,6 +90,7 @@ void FaultWire::send(const Path& path, const TxPacket& packet) noexcept {
     std::size_t size = packet.header.size();
     for (const PayloadPiece& piece : packet.payload)
         size += piece.size;
+    if (lost_for_room(out_, fate, size)) return;
     const std::uint64_t at = in_order(out_, fate, size);
     if (fate.duplicated) {
         ++faults_.duplicated;
@@ -215,6 +226,7 @@ void FaultWire::on_packet(const RxPacket& packet) noexcept {
         ++faults_.lost;
         return;
     }
+    if (lost_for_room(in_, fate, packet.bytes.size())) return;
     const std::uint64_t at = in_order(in_, fate, packet.bytes.size());
     if (fate.duplicated) {
         ++faults_.duplicated;

@@ -72,6 +72,7 @@ class FaultWire final : public Wire, private RxSink, private RxTamper {
     void on_raw(std::span<std::byte> bytes) noexcept override;
     static bool later(const Due& a, const Due& b) noexcept;
     std::uint64_t in_order(Way& way, const PacketFate& fate, std::size_t size) noexcept;
+    bool lost_for_room(const Way& way, const PacketFate& fate, std::size_t size) noexcept;
     bool take_frame(std::uint32_t& index) noexcept;
     void hold(Way& way, std::uint32_t index, std::uint64_t at_ns) noexcept;
     void hold_sent(const Path& path, const TxPacket& packet, std::uint64_t at_ns) noexcept;
@@ -86,8 +87,7 @@ class FaultWire final : public Wire, private RxSink, private RxTamper {
     const FaultSpec spec_;
     FaultDice& dice_;
     FaultCounters& faults_;
-    RxSink* sink_ = nullptr;  // during poll()
-    std::uint32_t delivered_ = 0;
+    RxSink* sink_ = nullptr;               // during poll()
     std::unique_ptr<std::byte[]> memory_;  // touched as it is used
     std::vector<Frame> frames_;
     std::vector<std::uint32_t> free_, lent_;

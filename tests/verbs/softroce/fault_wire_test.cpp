@@ -170,6 +170,21 @@ TEST_F(FaultWireTest, WhatFindsNoFrameIsLostAndCounted) {
     EXPECT_EQ(static_cast<FaultWire&>(*a).frames_in_use(), 0u) << "every frame came home";
 }
 
+TEST_F(FaultWireTest, WhatFindsNoFrameTakesNoTimeOfTheLine) {
+    FaultSpec spec;
+    spec.link.bytes_per_sec = 1'000'000;
+    make(spec);
+    for (std::uint32_t psn = 0; psn < 6000; ++psn)
+        send_one(*a, kThere, psn);
+    ASSERT_GT(counters.overflows, 3000u);
+    const std::uint64_t held = 6000 - counters.overflows;
+    turn(held * 1100 * kNsPerUs);  // a packet is 1,012 bytes
+    ASSERT_EQ(at_b.psns.size(), held);
+    send_one(*a, kThere, 6000);
+    turn(10 * kNsPerMs);
+    EXPECT_EQ(at_b.psns.size(), held + 1);
+}
+
 TEST_F(FaultWireTest, EqualSeedsGiveEqualRuns) {
     FaultSpec spec;
     spec.link.loss_ppm = spec.link.dup_ppm = spec.link.reorder_ppm = 100'000;
