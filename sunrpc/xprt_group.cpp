@@ -138,7 +138,19 @@ Result<Payload> XprtGroup::get_payload(std::uint32_t bytes) noexcept {
         member.memory_end = std::max(member.memory_end, begin + memory.size());
         return Payload(*this, &lease, memory);
     }
+    if (any_connected && why.code == Errc::again) want_recovering();
     return why;
+}
+
+// Memory of a connection that is being made again is to be had when it is back. Asked for a slot,
+// it says `again`, and then that it is back.
+void XprtGroup::want_recovering() noexcept {
+    for (std::uint32_t i = 0; i < count_; ++i) {
+        Xprt& member = *members_[i].xprt;
+        if (!member.recovering()) continue;
+        Result<Rqst*> rqst = member.get_rqst(0);
+        if (rqst) member.put_rqst(**rqst);
+    }
 }
 
 void XprtGroup::release_payload(void* cookie) noexcept {

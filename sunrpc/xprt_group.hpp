@@ -13,9 +13,10 @@
 // connection's memory to another's; else on the connected one with the least to do. Payload memory
 // is given out by the same rule, and so spreads the bulk (docs/adr/0017).
 //
-// Operation. A connection that breaks takes nothing new until it has recovered; what it was sent it
-// sends again itself, and calls whose memory it owns wait for it. Others go on. One that is at its
-// end answers those with Errc::reconnect.
+// Operation. A connection that breaks takes nothing new until it has recovered; what it was sent,
+// with or without payload memory, waits for it, and it sends that again itself; calls whose memory
+// it owns wait for it as well. Others go on. One that is at its end answers all those with
+// Errc::reconnect.
 //
 // Ownership. (1) A Rqst is its member's; Rqst::connection says whose. (2) A payload is leased from
 // its member by a Lease, which dies with the user's Payload.
@@ -74,6 +75,7 @@ class XprtGroup final : public Xprt {
     static void on_member_slot(void* self) noexcept;
     void add_leases(std::uint32_t count);
     std::uint32_t order(Order& out) noexcept;
+    void want_recovering() noexcept;
     Rqst* took(std::uint32_t member, Rqst& rqst) noexcept;
 
     std::array<Member, kMembersMax> members_{};

@@ -323,6 +323,31 @@ TEST_F(XprtGroupTest, MemoryOfAllIsGivenOutAndWakes) {
     EXPECT_EQ(big.error().code, Errc::too_big);
 }
 
+// Memory of those that are there is gone, and the one that comes back has some.
+TEST_F(XprtGroupTest, ConnectionThatComesBackWakesWhoWaitsForMemory) {
+    DirectOptions options;
+    options.client_payload_runs = 2;
+    make(2, options);
+    xprts[1]->interrupt();
+    std::vector<Payload> held;
+    for (int i = 0; i < 2; ++i) {
+        Result<Payload> payload = group->get_payload(kBytes);
+        ASSERT_TRUE(payload) << i;
+        held.push_back(*std::move(payload));
+    }
+    const Result<Payload> none = group->get_payload(kBytes);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, Errc::again);
+    struct Waiter final : SlotWaiter {
+        int woken = 0;
+    } waiter;
+    waiter.wake = [](SlotWaiter& w) noexcept { ++static_cast<Waiter&>(w).woken; };
+    group->wait_for_slot(waiter);
+    xprts[1]->recover();
+    EXPECT_EQ(waiter.woken, 1);
+    EXPECT_TRUE(static_cast<bool>(group->get_payload(kBytes)));
+}
+
 TEST_F(XprtGroupTest, CloseEndsEverything) {
     DirectOptions options;
     options.latency_ns = kNsPerMs;
