@@ -148,7 +148,7 @@ struct ReplyCache::Shard {
         if (!free.empty()) return &free.pop_front();
         if (done.empty()) return nullptr;
         Entry& oldest = done.pop_front();
-        if (now_ns - oldest.finished_ns < age_max_ns) ++counters.evicted;
+        if (now_ns < oldest.finished_ns + age_max_ns) ++counters.evicted;
         leave(oldest);
         return &oldest;
     }
@@ -194,7 +194,8 @@ ReplyCache::Found ReplyCache::begin(const CallKey& key, std::uint64_t now_ns,
     }
     if (entry != nullptr) {
         shard.done.erase(*entry);
-        if (now_ns - entry->finished_ns < age_max_ns_ && entry->reply_bytes <= room.size()) {
+        // Another loop may have finished it after this one had looked at the clock.
+        if (now_ns < entry->finished_ns + age_max_ns_ && entry->reply_bytes <= room.size()) {
             shard.done.push_back(*entry);
             std::memcpy(room.data(), entry->reply.data(), entry->reply_bytes);
             ++shard.counters.replayed;

@@ -264,6 +264,8 @@ struct SvcLeaf {
         CallHeader header;
         const CallFault fault = decode_call(call.rqst->arg.head, header);
         NR_ASSERT(fault == CallFault::none);  // it was decoded when it came
+        // Its client has the first, or comes again: what it holds of its connection goes home.
+        if (call.rqst->xprt->closing()) return drop(*call.dispatcher, end_call(call));
         if (!is_copy(*call.dispatcher, call, header)) handle(call);
     }
 

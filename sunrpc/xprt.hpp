@@ -207,6 +207,8 @@ class SvcXprt : public PayloadOwner {
     virtual Xprt* backward() noexcept { return nullptr; }
     // The peer sent what is no call: the transport counts it against the peer.
     virtual void note_garbage() noexcept {}
+    // The connection is gone: nothing that is answered now reaches the peer.
+    virtual bool closing() const noexcept { return false; }
 };
 
 class Service {

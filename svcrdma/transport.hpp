@@ -69,7 +69,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     void note_fault() noexcept;
     // Idempotent; what is in progress is given up.
     void close() noexcept;
-    bool closing() const noexcept { return state_ == State::closing; }
+    bool closing() const noexcept override { return state_ == State::closing; }
     bool waits_for_peer() const noexcept { return peer_waiter_.linked(); }
     std::uint32_t calls_in_progress() const noexcept { return contexts_count_ - free_.size(); }
     const pools::IoCounters& io_counters() const noexcept { return io_->counters(); }
@@ -150,6 +150,7 @@ class SvcTransport final : public sunrpc::SvcXprt,
     void end_handshake() noexcept;
     bool begin_request() noexcept;
     void end_request() noexcept;
+    void take_place() noexcept;  // of a call of its peer that is over
     SvcTransport* next_of_peer() noexcept;
     void stop_waiting_for_peer() noexcept;
     void watch_peer() noexcept;

@@ -120,6 +120,13 @@ TEST_F(ReplyCacheTest, AnOldReplyIsNoRetrys) {
     EXPECT_EQ(replay(cache, key_of(1), 1101), "anew");
 }
 
+TEST_F(ReplyCacheTest, ReplyFinishedAfterTheCopyLookedAtTheClockIsReplayed) {
+    ReplyCache cache({});
+    execute(cache, key_of(1), "one", 1000);
+    EXPECT_EQ(replay(cache, key_of(1), 999), "one");
+    EXPECT_EQ(cache.counters().executed, 1u);
+}
+
 TEST_F(ReplyCacheTest, ALargeReplyIsForgotten) {
     ReplyCache cache({});
     execute(cache, key_of(1), std::string(ReplyCache::kReplyMax, 'x'));
@@ -251,6 +258,18 @@ TEST_F(ReplyCacheSvcTest, B85_CopyOfACallInProgressIsAnsweredWhenTheFirstIs) {
     ASSERT_TRUE(copy.answered);
     EXPECT_EQ(copy.word(5), 0u);
     EXPECT_EQ(state.held.size(), 1u);
+}
+
+TEST_F(ReplyCacheSvcTest, CopyDoesNotWaitOnAConnectionThatIsGone) {
+    server(0).raw_call(call(blob::hold, {}));
+    server(1).raw_call(call(blob::hold, {}));
+    EXPECT_EQ(server(1).requests_in_use(), 1u);
+    server(1).set_closing();
+    EXPECT_TRUE(world.run_until([&] { return server(1).requests_in_use() == 0; }, kNsPerSec));
+    EXPECT_EQ(dispatcher.counters().dropped, 1u);
+    ASSERT_EQ(state.held.size(), 1u);
+    state.held.front()->reply();
+    EXPECT_EQ(dispatcher.counters().replies, 1u);
 }
 
 TEST_F(ReplyCacheSvcTest, CopyIsExecutedWhereTheFirstCameToNothing) {

@@ -140,7 +140,9 @@ class DirectSvcXprt final : public sunrpc::SvcXprt {
     RawReply raw_call(std::span<const std::byte> message, std::span<const std::byte> payload = {},
                       std::uint32_t position = 0, std::uint32_t result_room = 0);
     std::uint32_t requests_in_use() const noexcept;
-    void set_dry(bool dry) noexcept;  // no payload memory until told otherwise
+    bool closing() const noexcept override { return closing_; }
+    void set_closing() noexcept { closing_ = true; }  // as if its connection were gone
+    void set_dry(bool dry) noexcept;                  // no payload memory until told otherwise
 
   private:
     friend class DirectXprt;
@@ -155,6 +157,7 @@ class DirectSvcXprt final : public sunrpc::SvcXprt {
     const char* netid_ = "rdma";
     std::vector<std::unique_ptr<Request>> requests_;
     bool dry_ = false;
+    bool closing_ = false;
 };
 
 // A simulated loop with its clock.
