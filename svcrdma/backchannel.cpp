@@ -231,6 +231,22 @@ Backchannel::Slot* Backchannel::find(std::uint32_t xid) noexcept {
     return nullptr;
 }
 
+bool Backchannel::forgive(std::uint32_t xid) noexcept {
+    for (std::uint32_t i = 0; i < slot_count_; ++i) {
+        if (slots_[i].answered != xid) continue;
+        slots_[i].answered.reset();
+        return true;
+    }
+    return false;
+}
+
+bool Backchannel::busy() const noexcept {
+    for (std::uint32_t i = 0; i < slot_count_; ++i) {
+        if (slots_[i].state != SlotState::free && !slots_[i].abandoned) return true;
+    }
+    return false;
+}
+
 bool Backchannel::is_ours(std::span<const std::byte> frame) noexcept {
     return is_backward_reply(frame) || is_error(frame);
 }
@@ -240,8 +256,10 @@ void Backchannel::take_frame(std::span<const std::byte> frame) noexcept {
     Slot* const slot = find(word(frame, 0));
     if (slot == nullptr) {
         ++counters_.bad_replies;
+        if (!forgive(word(frame, 0))) transport_.note_fault();
         return;
     }
+    slot->answered = slot->xid;
     credits_.on_grant(word(frame, 2 * kWord));
     credits_.give_back();
     if (reply) {

@@ -61,6 +61,8 @@ class Backchannel final : public sunrpc::Xprt {
     void take_frame(std::span<const std::byte> frame) noexcept;  // that is ours
     // Every completion was polled and every posting refused: what is pending ends.
     void on_end() noexcept;
+    // Somebody waits for a reply.
+    bool busy() const noexcept;
     bool idle() const noexcept { return free_.size() == slot_count_; }
     const BackchannelCounters& counters() const noexcept { return counters_; }
 
@@ -70,6 +72,7 @@ class Backchannel final : public sunrpc::Xprt {
         Backchannel* home = nullptr;
         SlotState state = SlotState::free;
         bool abandoned = false, send_done = false;
+        std::optional<std::uint32_t> answered;  // the XID whose reply it took last
         std::optional<Result<void>> outcome;
         std::span<std::byte> memory;  // header, then the call
         std::unique_ptr<std::byte[]> reply_room;
@@ -83,7 +86,8 @@ class Backchannel final : public sunrpc::Xprt {
     static void on_pump(Task& task) noexcept;
     static void on_posted(pools::Posting& posting, Result<void> result) noexcept;
     static void on_sent(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept;
-    Slot* find(std::uint32_t xid) noexcept;  // posted, and without an outcome
+    Slot* find(std::uint32_t xid) noexcept;    // posted, and without an outcome
+    bool forgive(std::uint32_t xid) noexcept;  // a second reply to a call, once
     void schedule() noexcept;
     void pump() noexcept;
     void post(Slot& slot) noexcept;

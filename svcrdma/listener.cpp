@@ -177,7 +177,11 @@ bool Acceptor::may_come(const SockAddr& from, Peer*& peer) noexcept {
     const Admission admission = options.peers->admit(from, server_.device.loop().now_ns(), peer);
     switch (admission) {
         case Admission::admitted:
-            return true;
+            if (options.peers->begin_handshake(*peer)) return true;
+            options.peers->leave(*peer);
+            ++counters.refused_handshakes;
+            tell_refusal(from, "too many connections of it are being made");
+            return false;
         case Admission::quarantined:
             ++counters.refused_quarantined;
             return false;  // was told when it began

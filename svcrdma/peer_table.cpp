@@ -98,6 +98,7 @@ Peer* PeerTable::find_or_make(const SockAddr& address, std::uint64_t now_ns) noe
     peer->faults_ = 0;
     peer->window_ns_ = peer->quarantined_until_ns_ = 0;
     peer->connects_ = {};
+    peer->wanted_by_.store(nullptr, std::memory_order_relaxed);
     Peer*& first = bucket_of(address);
     peer->next_ = first;
     first = peer;
@@ -132,6 +133,7 @@ void PeerTable::leave(Peer& peer) noexcept {
     NR_ASSERT(peer.connections_ > 0);
     if (--peer.connections_ > 0) return;
     NR_ASSERT(peer.requests_.load() == 0 && peer.memory_.load() == 0);
+    NR_ASSERT(peer.handshakes_.load() == 0);
     rest(peer);
 }
 
@@ -141,7 +143,8 @@ FaultVerdict PeerTable::fault(Peer& peer, std::uint64_t now_ns) noexcept {
     ++counters_.faults;
     if (limits_.faults_max == 0) return FaultVerdict::tolerated;
     if (peer.quarantined_until_ns_ > now_ns) return FaultVerdict::quarantined;
-    if (now_ns - peer.window_ns_ > limits_.faults_window_ns) {
+    // Loops look at the clock one after the other: the window may begin after `now_ns`.
+    if (now_ns > peer.window_ns_ + limits_.faults_window_ns) {
         peer.window_ns_ = now_ns;
         peer.faults_ = 0;
     }
@@ -156,6 +159,20 @@ bool PeerTable::begin_request(Peer& peer) noexcept {
     const std::uint32_t before = peer.requests_.fetch_add(1, std::memory_order_relaxed);
     if (limits_.requests_max == 0 || before < limits_.requests_max) return true;
     end_request(peer);
+    return false;
+}
+
+bool PeerTable::is_wanted_elsewhere(Peer& peer, const void* loop) noexcept {
+    const void* const by = peer.wanted_by_.load(std::memory_order_relaxed);
+    if (by == nullptr || by == loop) return false;
+    peer.wanted_by_.store(nullptr, std::memory_order_relaxed);
+    return true;
+}
+
+bool PeerTable::begin_handshake(Peer& peer) noexcept {
+    const std::uint32_t before = peer.handshakes_.fetch_add(1, std::memory_order_relaxed);
+    if (limits_.handshakes_max == 0 || before < limits_.handshakes_max) return true;
+    end_handshake(peer);
     return false;
 }
 

@@ -13,8 +13,9 @@ namespace nfsrdma::svcrdma {
 // What one peer, an address without its port, may have of a server. 0 is no limit, everywhere.
 struct PeerLimits {
     std::uint32_t connections_max = 0;
-    std::uint64_t memory_max = 0;    // bytes that belong to its connections alone
-    std::uint32_t requests_max = 0;  // calls in progress; others wait in their Receives
+    std::uint32_t handshakes_max = 0;  // connections of it that are being made
+    std::uint64_t memory_max = 0;      // bytes that belong to its connections alone
+    std::uint32_t requests_max = 0;    // calls in progress; others wait in their Receives
     std::uint32_t connects_per_sec = 0;
     std::uint32_t connects_per_sec_all = 0;  // of all peers together
     // So many faults within the window, and new connections are rejected for a while.
@@ -68,6 +69,8 @@ class Peer : public ListHook<Peer> {
     TokenBucket connects_;
     std::atomic<std::uint32_t> requests_{0};
     std::atomic<std::uint64_t> memory_{0};
+    std::atomic<std::uint32_t> handshakes_{0};
+    std::atomic<const void*> wanted_by_{nullptr};  // a loop whose calls wait; never followed
 };
 
 struct PeerTableCounters {
@@ -103,6 +106,16 @@ class PeerTable {
     bool begin_request(Peer& peer) noexcept;  // false: it has as many as it may
     void end_request(Peer& peer) noexcept {
         peer.requests_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    // A loop that hands the places of its own calls on would keep them for ever: it asks whether
+    // calls of `peer` wait on another loop, which said so, and then ends a request instead.
+    void want_request(Peer& peer, const void* loop) noexcept {
+        peer.wanted_by_.store(loop, std::memory_order_relaxed);
+    }
+    bool is_wanted_elsewhere(Peer& peer, const void* loop) noexcept;  // once each time
+    bool begin_handshake(Peer& peer) noexcept;  // false: it has as many as it may
+    void end_handshake(Peer& peer) noexcept {
+        peer.handshakes_.fetch_sub(1, std::memory_order_relaxed);
     }
     bool take_memory(Peer& peer, std::uint64_t bytes) noexcept;  // false: nothing was taken
     void give_back_memory(Peer& peer, std::uint64_t bytes) noexcept {

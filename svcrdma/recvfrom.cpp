@@ -10,10 +10,15 @@ namespace {
 // what we push by what the service returns.
 constexpr rpcrdma::PclLimits kLimits{1u << 30, 1u << 31};
 
-Stage refuse(RecvCtxt& call, rpcrdma::HeaderFault fault) noexcept {
+// A header that breaks RFC 8166 is a fault of the peer's. One of a version that we do not speak, or
+// of a Call that is larger than what we take, is none.
+enum class Blame : bool { nobody, peer };
+
+Stage refuse(RecvCtxt& call, rpcrdma::HeaderFault fault, Blame blame) noexcept {
     ServerCounters& counters = call.transport->server().counters;
     ++counters.bad_headers;
-    call.transport->note_fault();
+    if (blame == Blame::peer && fault != rpcrdma::HeaderFault::err_vers)
+        call.transport->note_fault();
     switch (fault) {
         case rpcrdma::HeaderFault::err_vers:
             call.answer = Answer::err_vers;
@@ -61,23 +66,23 @@ Stage receive_call(SvcTransport& transport, RecvCtxt& call) noexcept {
     const std::span<const std::byte> frame = call.buf->frame();
     if (const auto fault = rpcrdma::parse_header(frame, kLimits, header);
         fault != rpcrdma::HeaderFault::none)
-        return refuse(call, fault);
+        return refuse(call, fault, Blame::peer);
     switch (header.proc) {
         case rpcrdma::Proc::msg:
         case rpcrdma::Proc::nomsg:
             break;
         case rpcrdma::Proc::done:
         case rpcrdma::Proc::error:
-            return refuse(call, rpcrdma::HeaderFault::drop);
+            return refuse(call, rpcrdma::HeaderFault::drop, Blame::peer);
         case rpcrdma::Proc::msgp:
-            return refuse(call, rpcrdma::HeaderFault::err_chunk);
+            return refuse(call, rpcrdma::HeaderFault::err_chunk, Blame::peer);
     }
     const auto inline_bytes = static_cast<std::uint32_t>(frame.size()) - header.size;
     if (const auto fault = rpcrdma::check_call(header, inline_bytes);
         fault != rpcrdma::HeaderFault::none)
-        return refuse(call, fault);
+        return refuse(call, fault, Blame::peer);
     auto plan = make_pull_plan(header, inline_bytes, server.runs->largest());
-    if (!plan) return refuse(call, rpcrdma::HeaderFault::err_chunk);
+    if (!plan) return refuse(call, rpcrdma::HeaderFault::err_chunk, Blame::nobody);
     call.chunk.plan = *plan;
     call.chunk.cursor = {};
     count(server.counters, call.chunk.plan);

@@ -31,6 +31,10 @@ std::size_t slabs_bytes(const ServerOptions& options, const pools::Provision& pr
     return bytes;
 }
 
+std::size_t backward_bytes(const ServerOptions& options) noexcept {
+    return 2 * slab_bytes(options, options.backward_credits);
+}
+
 std::size_t shared_bytes(const ServerOptions& options) noexcept {
     return PayloadRuns::arena_bytes(options) + pools::kPageSize;
 }
@@ -39,8 +43,8 @@ Result<std::uint64_t> registered_bytes(const ServerOptions& options,
                                        const verbs::DeviceCaps& caps) noexcept {
     NR_TRY_ASSIGN(const pools::Provision provision,
                   pools::Provision::for_server(options.demand, caps));
-    return shared_bytes(options) +
-           std::uint64_t{slabs_bytes(options, provision)} * options.connections_max;
+    const std::size_t each = slabs_bytes(options, provision) + backward_bytes(options);
+    return shared_bytes(options) + std::uint64_t{each} * options.connections_max;
 }
 
 }  // namespace nfsrdma::svcrdma

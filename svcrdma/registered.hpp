@@ -12,9 +12,12 @@ namespace nfsrdma::svcrdma {
 
 // Inline buffers of one connection when it is at its largest; `provision` is that of for_server.
 std::size_t slabs_bytes(const ServerOptions& options, const pools::Provision& provision) noexcept;
+// Of one connection, to send backward calls from and to receive their replies in.
+std::size_t backward_bytes(const ServerOptions& options) noexcept;
 // What the connections of a loop share: payloads, messages, and a page of zeros.
 std::size_t shared_bytes(const ServerOptions& options) noexcept;
-// Both, of as many connections as there may be. Errors are those of pools::Provision::for_server.
+// All of it, of as many connections as there may be. Errors are those of
+// pools::Provision::for_server.
 Result<std::uint64_t> registered_bytes(const ServerOptions& options,
                                        const verbs::DeviceCaps& caps) noexcept;
 

@@ -52,6 +52,10 @@ std::size_t Server::slabs_bytes_max() const noexcept {
     return slabs_bytes(options, provision);
 }
 
+std::size_t Server::backward_bytes() const noexcept {
+    return svcrdma::backward_bytes(options);
+}
+
 Result<std::span<std::byte>> Server::get_slab(std::uint32_t count) {
     const std::size_t bytes = slab_bytes(count);
     const auto used = std::find_if(slabs.begin(), slabs.end(),

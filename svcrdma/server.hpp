@@ -75,7 +75,7 @@ struct Server {
     std::size_t slab_bytes(std::uint32_t receives) const noexcept;
     std::size_t slabs_bytes_max() const noexcept;  // of a whole connection
     // Of one connection, to send backward calls from and to receive their replies in.
-    std::size_t backward_bytes() const noexcept { return 2 * slab_bytes(options.backward_credits); }
+    std::size_t backward_bytes() const noexcept;
     Result<std::span<std::byte>> get_slab(std::uint32_t receives);
     void put_slab(std::span<std::byte> slab) noexcept { slabs.push_back(slab); }
 

@@ -7,14 +7,17 @@
 namespace nfsrdma::svcrdma {
 
 // What of a peer may be in progress at once is shared by its connections. Those that wait stand in
-// one queue of the loop: who ends a call hands its place to the next of the same peer, and each
-// looks by itself now and then, since calls end on other loops, too.
+// one queue of the loop: who ends a call hands its place to the next of the same peer, and the
+// first looks by itself now and then, since calls end on other loops, too. It tells of itself where
+// it finds none: the other loop then gives a place back, and leaves it alone for a while.
 namespace {
 constexpr std::uint64_t kPeerPollNs = kNsPerMs;
 }  // namespace
 
 void SvcTransport::end_handshake() noexcept {
-    if (std::exchange(handshaking_, false)) --server_.handshakes;
+    if (!std::exchange(handshaking_, false)) return;
+    --server_.handshakes;
+    if (known_peer_ != nullptr) server_.options.peers->end_handshake(*known_peer_);
 }
 
 bool SvcTransport::begin_request() noexcept {
@@ -31,11 +34,20 @@ bool SvcTransport::begin_request() noexcept {
 
 void SvcTransport::end_request() noexcept {
     if (known_peer_ == nullptr) return;
+    PeerTable& peers = *server_.options.peers;
     SvcTransport* const heir = next_of_peer();
-    if (heir == nullptr) return server_.options.peers->end_request(*known_peer_);
-    heir->stop_waiting_for_peer();
-    heir->has_place_ = true;
-    heir->schedule();
+    if (heir == nullptr) return peers.end_request(*known_peer_);
+    if (peers.is_wanted_elsewhere(*known_peer_, &server_)) {
+        loop().arm(heir->peer_timer_, loop().now_ns() + 2 * kPeerPollNs);
+        return peers.end_request(*known_peer_);
+    }
+    heir->take_place();
+}
+
+void SvcTransport::take_place() noexcept {
+    stop_waiting_for_peer();
+    has_place_ = true;
+    schedule();
 }
 
 SvcTransport* SvcTransport::next_of_peer() noexcept {
@@ -53,8 +65,12 @@ void SvcTransport::stop_waiting_for_peer() noexcept {
 
 void SvcTransport::on_peer_wait(Timer& timer) noexcept {
     SvcTransport& self = *static_cast<OwnedTimer&>(timer).transport;
-    self.stop_waiting_for_peer();
-    self.schedule();
+    if (self.next_of_peer() == &self) {
+        PeerTable& peers = *self.server_.options.peers;
+        if (peers.begin_request(*self.known_peer_)) return self.take_place();
+        peers.want_request(*self.known_peer_, &self.server_);
+    }
+    self.loop().arm(timer, self.loop().now_ns() + kPeerPollNs);
 }
 
 void SvcTransport::note_fault() noexcept {
@@ -141,8 +157,10 @@ void SvcTransport::on_idle(Timer& timer) noexcept {
     SvcTransport& self = *static_cast<OwnedTimer&>(timer).transport;
     const std::uint64_t now = self.loop().now_ns();
     const std::uint64_t timeout = self.server_.options.idle_timeout_ns;
-    if (self.calls_in_progress() == 0 && now >= self.last_call_ns_ + timeout) return self.close();
-    const std::uint64_t from = self.calls_in_progress() > 0 ? now : self.last_call_ns_;
+    const bool busy = self.calls_in_progress() > 0 || !self.arrived_.empty() ||
+                      (self.backward_ != nullptr && self.backward_->busy());
+    if (!busy && now >= self.last_call_ns_ + timeout) return self.close();
+    const std::uint64_t from = busy ? now : self.last_call_ns_;
     self.loop().arm(self.idle_timer_, from + timeout);
 }
 

@@ -40,8 +40,7 @@ class CallingService final : public sunrpc::Service {
 };
 
 struct BackWorld {
-    explicit BackWorld(std::uint32_t credits = 2) {
-        ServerOptions options = defaults();
+    explicit BackWorld(std::uint32_t credits = 2, ServerOptions options = defaults()) {
         options.backward_credits = credits;
         auto made =
             Listener::create(*world.server, test::LoopWorld::server_address(), service, options);
@@ -236,6 +235,43 @@ TEST(Backchannel, WhatAnswersNoCallIsDroppedAndAnErrorEndsItsCallAlone) {
     conn->send(reply_to(8));
     EXPECT_TRUE(b.world.run_until([&] { return after.done == 1; }));
     EXPECT_FALSE(conn->ended);
+}
+
+TEST(Backchannel, RepliesToNoCallAreFaultsAndASecondReplyIsNone) {
+    PeerTable peers({.faults_max = 3});
+    ServerOptions options = defaults();
+    options.peers = &peers;
+    BackWorld b(2, options);
+    auto conn = b.connect();
+    BackCall call(b.back(), 7);
+    b.next(*conn);
+    conn->send(reply_to(7));
+    conn->send(reply_to(7));
+    EXPECT_TRUE(b.world.run_until([&] { return call.done == 1; }));
+    b.world.run_for(10 * kNsPerMs);
+    EXPECT_EQ(b.listener->counters().peer_faults, 0u);
+    conn->send(reply_to(7));
+    conn->send(Words().u32(98).u32(1).u32(1).u32(4).u32(2).take());
+    b.world.run_for(10 * kNsPerMs);
+    EXPECT_EQ(b.listener->counters().peer_faults, 2u);
+    EXPECT_FALSE(conn->ended);
+    conn->send(reply_to(99));
+    EXPECT_TRUE(b.world.run_until([&] { return conn->ended; }));
+    EXPECT_TRUE(b.world.run_until([&] { return b.listener->connections() == 0; }));
+}
+
+TEST(B64, ConnectionThatOwesABackwardReplyIsNotIdle) {
+    ServerOptions options = defaults();
+    options.idle_timeout_ns = 10 * kNsPerMs;
+    BackWorld b(2, options);
+    auto conn = b.connect();
+    BackCall call(b.back(), 7);
+    b.world.run_for(100 * kNsPerMs);
+    EXPECT_FALSE(conn->ended);
+    conn->send(reply_to(7));
+    EXPECT_TRUE(b.world.run_until([&] { return call.done == 1; }));
+    EXPECT_FALSE(call.error);
+    EXPECT_TRUE(b.world.run_until([&] { return conn->ended; }));
 }
 
 TEST(Backchannel, EndOfTheConnectionFailsEveryCallThenTellsTheService) {

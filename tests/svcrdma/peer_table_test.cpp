@@ -1,5 +1,6 @@
 #include "svcrdma/peer_table.hpp"
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -91,6 +92,16 @@ TEST(PeerTable, FaultsWithinTheWindowBeginAQuarantineThatExpires) {
     EXPECT_EQ(table.counters(now).quarantines, 1u);
 }
 
+TEST(PeerTable, FaultOfALoopWhoseClockIsBehindCountsInTheSameWindow) {
+    PeerTable table({.faults_max = 3});
+    const std::uint64_t now = 1000 * kNsPerSec;
+    Peer& peer = *let_in(table, host(1), now);
+    EXPECT_EQ(table.fault(peer, now), FaultVerdict::tolerated);
+    EXPECT_EQ(table.fault(peer, now - 1), FaultVerdict::tolerated);
+    EXPECT_EQ(table.fault(peer, now - 2), FaultVerdict::begins);
+    table.leave(peer);
+}
+
 TEST(PeerTable, FloodOfAddressesFreesNobodyFromQuarantine) {
     PeerTable table({.faults_max = 1, .peers_max = 8});
     Peer* const bad = let_in(table, host(1), 1);
@@ -138,22 +149,38 @@ TEST(PeerTable, ConnectsHaveARateEachAndTogether) {
 }
 
 TEST(PeerTable, LoopsShareIt) {
-    PeerTable table({.connections_max = 50, .requests_max = 7, .peers_max = 4096});
+    // No fault is ever outside of the window: each third one of a peer begins a quarantine, or is
+    // of a peer that is in one.
+    PeerTable table({.connections_max = 50,
+                     .requests_max = 7,
+                     .faults_max = 3,
+                     .quarantine_ns = 10,
+                     .peers_max = 4096});
+    std::atomic<std::uint64_t> begun{0}, in_quarantine{0}, all{0};
     std::vector<std::thread> threads;
     for (std::uint32_t t = 0; t < 4; ++t) {
-        threads.emplace_back([&table, t] {
+        threads.emplace_back([&, t] {
             for (std::uint32_t i = 0; i < 2000; ++i) {
                 Peer* peer = nullptr;
                 if (table.admit(host(i % 17), i, peer) != Admission::admitted) continue;
                 if (table.begin_request(*peer)) table.end_request(*peer);
-                static_cast<void>(table.fault(*peer, i + t));
+                const FaultVerdict verdict = table.fault(*peer, i + t);
+                ++all;
+                begun += verdict == FaultVerdict::begins ? 1u : 0u;
+                in_quarantine += verdict == FaultVerdict::quarantined ? 1u : 0u;
                 table.leave(*peer);
             }
         });
     }
     for (std::thread& thread : threads)
         thread.join();
-    EXPECT_EQ(table.counters(0).known, 17u);
+    const PeerTableCounters counters = table.counters(0);
+    EXPECT_EQ(counters.known, 17u);
+    EXPECT_EQ(counters.faults, all);
+    EXPECT_EQ(counters.quarantines, begun);
+    const std::uint64_t counted = all - in_quarantine;
+    EXPECT_GE(begun, counted / 3 - 17);
+    EXPECT_LE(begun, counted / 3);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ TEST(Registered, IsWhatTheListenerTakes) {
         ServerOptions options = defaults();
         options.demand.credits = 64;
         options.first_credits = first;
+        options.backward_credits = first;
         MemoryBudget budget(std::uint64_t{1} << 40);
         options.memory = &budget;
         SvcWorld w(options);
@@ -21,8 +22,9 @@ TEST(Registered, IsWhatTheListenerTakes) {
         ASSERT_TRUE(provision);
         auto bytes = registered_bytes(options, w.world.server->caps());
         ASSERT_TRUE(bytes);
-        EXPECT_EQ(*bytes, shared_bytes(options) + std::uint64_t{options.connections_max} *
-                                                      slabs_bytes(options, *provision));
+        const std::uint64_t each = slabs_bytes(options, *provision) + backward_bytes(options);
+        EXPECT_EQ(*bytes, shared_bytes(options) + options.connections_max * each);
+        EXPECT_EQ(backward_bytes(options) != 0, first != 0);
     }
 }
 

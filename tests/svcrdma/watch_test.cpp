@@ -120,6 +120,69 @@ TEST(PeerLimits, ConnectionsOfAPeerTakeTurns) {
     greedy->script = [](RawConn&, RawMessage) {};
 }
 
+// As two loops do: each has its own queue of those that wait.
+struct TwoListeners : LimitedWorld {
+    explicit TwoListeners(const PeerLimits& limits) : LimitedWorld(limits) {
+        second = *Listener::create(*w.world.server, second_address(), w.service, w.options);
+    }
+    ~TwoListeners() {
+        w.service.release_held();
+        second->shut_down(kNsPerSec);
+        EXPECT_TRUE(w.world.run_until([&] { return second->idle(); }));
+    }
+    static SockAddr second_address() { return test::LoopWorld::server_address(20050); }
+    std::unique_ptr<RawConn> connect_second() {
+        auto conn = RawConn::connect(*w.world.client, second_address(), plain());
+        EXPECT_TRUE(w.world.run_until([&] { return conn->established; }));
+        return conn;
+    }
+    std::unique_ptr<Listener> second;
+};
+
+TEST(PeerLimits, ThoseThatWaitGetThePlaceOfAnotherLoopsCall) {
+    TwoListeners l({.requests_max = 1});
+    auto a = l.w.connect();
+    auto b = l.connect_second(), c = l.connect_second();
+    a->send(Call{.xid = 1, .message = message(1, Op::hold)}.bytes());
+    ASSERT_TRUE(l.w.world.run_until([&] { return l.w.service.held.size() == 1; }));
+    b->send(Call{.xid = 2, .message = message(2, Op::null)}.bytes());
+    c->send(Call{.xid = 3, .message = message(3, Op::null)}.bytes());
+    l.w.world.run_for(50 * kNsPerMs);
+    EXPECT_EQ(l.second->counters().waited_for_peer, 2u);
+    l.w.service.release_held();
+    EXPECT_TRUE(l.w.world.run_until([&] { return !b->inbox.empty() && !c->inbox.empty(); },
+                                    100 * kNsPerMs));
+    EXPECT_EQ(l.second->counters().waited_for_peer, 2u);
+}
+
+TEST(PeerLimits, LoopThatAlwaysHasCallsLeavesPlacesToOthers) {
+    TwoListeners l({.requests_max = 2});
+    std::vector<std::unique_ptr<RawConn>> greedy;
+    std::uint32_t next = 100, done = 0;
+    const auto go_on = [&](RawConn& conn, RawMessage) {
+        ++done;
+        ++next;
+        conn.send(Call{.xid = next, .message = message(next, Op::null)}.bytes());
+    };
+    for (int i = 0; i < 3; ++i) {
+        greedy.push_back(l.w.connect());
+        greedy.back()->script = go_on;
+        for (std::uint32_t xid = 1; xid <= 8; ++xid)
+            greedy.back()->send(Call{.xid = xid, .message = message(xid, Op::null)}.bytes());
+    }
+    auto modest = l.connect_second(), too = l.connect_second();
+    for (std::uint32_t xid = 1; xid <= 20; ++xid) {
+        for (RawConn* const conn : {modest.get(), too.get()})
+            conn->send(Call{.xid = xid, .message = message(xid, Op::null)}.bytes());
+        ASSERT_TRUE(l.w.world.run_until(
+            [&] { return modest->inbox.size() == xid && too->inbox.size() == xid; }, 50 * kNsPerMs))
+            << xid;
+    }
+    EXPECT_GT(done, 100u);
+    for (const auto& conn : greedy)
+        conn->script = [](RawConn&, RawMessage) {};
+}
+
 TEST(PeerLimits, AConnectionThatWaitsForItsPeerMayDie) {
     LimitedWorld l({.requests_max = 1});
     auto a = l.w.connect(), b = l.w.connect();
@@ -132,6 +195,21 @@ TEST(PeerLimits, AConnectionThatWaitsForItsPeerMayDie) {
     l.w.service.release_held();
     EXPECT_EQ(l.w.next(*a).header.xid, 1u);
     l.w.expect_alive(*a);
+}
+
+TEST(B64, ConnectionWhoseCallsWaitForItsPeerIsNotIdle) {
+    ServerOptions options = defaults();
+    options.idle_timeout_ns = 10 * kNsPerMs;
+    LimitedWorld l({.requests_max = 1}, options);
+    auto a = l.w.connect();
+    a->send(Call{.xid = 1, .message = message(1, Op::hold)}.bytes());
+    ASSERT_TRUE(l.w.world.run_until([&] { return l.w.service.held.size() == 1; }));
+    auto b = l.w.connect();
+    b->send(Call{.xid = 2, .message = message(2, Op::null)}.bytes());
+    l.w.world.run_for(100 * kNsPerMs);
+    EXPECT_FALSE(b->ended);
+    l.w.service.release_held();
+    EXPECT_EQ(l.w.next(*b).header.xid, 2u);
 }
 
 TEST(AcceptThrottle, ConnectsBeyondTheRateAreRejectedForAWhile) {
@@ -181,6 +259,37 @@ TEST(AcceptThrottle, HandshakesThatNobodyEndsAreBounded) {
     w.expect_alive(*theirs);
 }
 
+TEST(AcceptThrottle, HandshakesOfOnePeerLeaveThoseOfOthers) {
+    ServerOptions options = defaults();
+    options.handshakes_max = 6;
+    LimitedWorld l({.handshakes_max = 3}, options);
+    // Nothing comes back to the one.
+    struct NoAnswer final : verbs::softroce::LoopTap {
+        bool on_frame(verbs::softroce::LoopFrame& frame) noexcept override {
+            return !frame.to.same_address(test::LoopWorld::client_address());
+        }
+    } tap;
+    Machine other(l.w, kOtherHost);
+    l.w.world.net->set_tap(&tap);
+    std::vector<std::unique_ptr<RawConn>> conns;
+    for (int i = 0; i < 8; ++i)
+        conns.push_back(
+            RawConn::connect(*l.w.world.client, test::LoopWorld::server_address(), plain()));
+    l.w.world.run_for(10 * kNsPerMs);
+    EXPECT_EQ(l.w.listener->connections(), 3u);
+    EXPECT_EQ(l.w.counters().refused_handshakes, 5u);
+    auto theirs = other.connect(l.w);
+    l.w.expect_alive(*theirs);
+    conns.clear();
+    EXPECT_TRUE(l.run_until_alone(1));
+    l.w.world.net->set_tap(nullptr);
+    std::vector<std::unique_ptr<RawConn>> again;
+    for (int i = 0; i < 5; ++i) {
+        again.push_back(l.w.connect());  // one after the other, each is established
+        l.w.expect_alive(*again.back());
+    }
+}
+
 // A header that no list can be made of: answered by ERR_CHUNK.
 Bytes garbage(std::uint32_t xid) {
     return Words().u32(xid).u32(1).u32(8).u32(0).u32(1).u32(3).u32(0).u32(0).u64(0).u32(0).take();
@@ -208,6 +317,20 @@ TEST(Quarantine, BeginsWithGarbageAndExpires) {
     l.w.world.run_for(21 * kNsPerSec);
     auto again = l.w.connect();
     l.w.expect_alive(*again);
+}
+
+TEST(Quarantine, AnotherVersionAndACallThatIsTooLargeAreNoFaults) {
+    LimitedWorld l({.faults_max = 1});
+    auto conn = l.w.connect();
+    const Reply old = l.w.call(*conn, {.xid = 1, .vers = 2, .message = message(1, Op::null)});
+    EXPECT_TRUE(old.is_error(rpcrdma::ErrorCode::vers));
+    const Segment large{0x1234'5600, 64 << 20, 4096};
+    const Reply too_large =
+        l.w.call(*conn, {.xid = 2, .read = {{12, large}}, .message = message(2, Op::record)});
+    EXPECT_TRUE(too_large.is_error(rpcrdma::ErrorCode::chunk));
+    EXPECT_EQ(l.w.counters().bad_headers, 2u);
+    EXPECT_EQ(l.w.counters().peer_faults, 0u);
+    l.w.expect_alive(*conn);
 }
 
 TEST(Quarantine, AccessesWithoutARightAreFaults) {
