@@ -28,8 +28,10 @@ sunrpc::ReplyCacheOptions cache_options(const ServiceOptions& options) {
 
 svcrdma::PeerLimits peer_limits(const PeerOptions& options, std::uint32_t loops) {
     constexpr std::uint32_t kRemembered = 4096;  // beside those that are connected
+    constexpr std::uint32_t kHandshakes = 32;    // a peer that ends none locks out nobody else
     svcrdma::PeerLimits out;
     out.connections_max = options.connections;
+    out.handshakes_max = kHandshakes;
     out.memory_max = options.memory_bytes;
     out.requests_max = options.requests;
     out.connects_per_sec = options.connects_per_sec;

@@ -10,7 +10,9 @@ constexpr std::uint64_t kIdleCheckNs = 5 * kNsPerMs;
 // They wait for storage and not for a core, and are started at first use. One export's calls take
 // at most half of them.
 constexpr std::uint32_t kHelperThreads = 16;
-constexpr std::uint32_t kHandshakes = 256;  // connections of a loop that are being made
+// Connections of a loop that are being made: fewer than softroce has room for (kCmHalfOpenMax), so
+// that who is too many is told.
+constexpr std::uint32_t kHandshakes = 192;
 
 }  // namespace
 
