@@ -186,7 +186,13 @@ nfsstat3 VfsPosix::create_new(const Cred& cred, Dir& dir, const CreateHow& how,
     const std::uint32_t mode = exclusive ? kExclusiveMode : how.attr.mode.value_or(kDefaultMode);
     UniqueFd fd;
     if (exclusive) fd = create_with_verifier(dir.pin.fd(), dir.name, kExclusiveMode, how.verifier);
-    if (!fd && exclusive && errno != EOPNOTSUPP) return status_of(errno);
+    if (!fd && exclusive && errno != EOPNOTSUPP) {
+        // What forbids to make a file says nothing of one that is there: it may be this very one.
+        const int why = errno;
+        struct stat there {};
+        const bool exists = ::fstatat(dir.pin.fd(), dir.name, &there, AT_SYMLINK_NOFOLLOW) == 0;
+        return exists ? NFS3ERR_EXIST : status_of(why);
+    }
     if (!fd) fd.reset(::openat(dir.pin.fd(), dir.name, kFlags, mode & kModeBits));
     if (!fd) return status_of(errno);
     // Kept for the writes to come: a mode without the right to write does not bind who created it.

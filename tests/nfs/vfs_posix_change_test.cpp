@@ -1,4 +1,5 @@
 #include <csignal>
+#include <fcntl.h>
 #include <fstream>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -155,9 +156,53 @@ TEST_F(VfsPosixChange, OddNamesAreJustBytes) {
     }
 }
 
+// Where no file can be made one that is there is still found, and by its verifier.
+TEST_F(VfsPosixChange, ExclusiveCreateWhereNothingCanBeMadeFindsTheName) {
+    fs::create_directory(dir.path() + "/d");
+    Node d, made;
+    Wcc wcc;
+    ASSERT_EQ(vfs->lookup(kNobody, {vfs->root(), "d"}, d), NFS3_OK);
+    CreateHow how;
+    how.mode = EXCLUSIVE;
+    how.verifier = 0x1234567890abcdefu;
+    ASSERT_EQ(vfs->create(kNobody, {d.id, "there"}, how, made, wcc), NFS3_OK);
+    ASSERT_EQ(::chmod((dir.path() + "/d").c_str(), 0555), 0);
+    ASSERT_EQ(::chmod(dir.path().c_str(), 0755), 0);
+    // As a user whom the mode binds; in a process of its own, which does not come back from that.
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+        constexpr uid_t kSomebody = 61001;
+        if (::geteuid() == 0 && ::setresuid(kSomebody, kSomebody, kSomebody) != 0) ::_exit(10);
+        CreateHow other = how;
+        other.verifier = 1;
+        if (vfs->create(kNobody, {d.id, "new"}, how, made, wcc) != NFS3ERR_ACCES) ::_exit(1);
+        if (vfs->create(kNobody, {d.id, "there"}, other, made, wcc) != NFS3ERR_EXIST) ::_exit(2);
+        if (vfs->create(kNobody, {d.id, "there"}, how, made, wcc) != NFS3_OK) ::_exit(3);
+        ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// A directory whose file system has files without a name; "" when there is none.
+std::string parent_with_nameless_files() {
+    for (const std::string& parent : {::testing::TempDir(), std::string("/dev/shm/")}) {
+        const UniqueFd fd(::open(parent.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+        if (fd) return parent;
+    }
+    return "";
+}
+
 // A client sends an exclusive create again when the server was killed; the next server knows the
 // file by its verifier, if there is one (RFC 1813 s3.3.8).
 TEST_F(VfsPosixChange, KilledServerLeavesNoExclusiveFileWithoutItsVerifier) {
+    const std::string parent = parent_with_nameless_files();
+    ASSERT_FALSE(parent.empty());
+    const testing::TempDir nameless(parent);
+    vfs = *VfsPosix::create(nameless.path(), {});
     CreateHow how;
     how.mode = EXCLUSIVE;
     how.verifier = 0x1234567890abcdefu;
@@ -187,7 +232,7 @@ TEST_F(VfsPosixChange, KilledServerLeavesNoExclusiveFileWithoutItsVerifier) {
         ::close(ready[1]);
     }
     std::size_t files = 0;
-    for (const auto& entry : fs::directory_iterator(dir.path())) {
+    for (const auto& entry : fs::directory_iterator(nameless.path())) {
         Node node;
         Wcc wcc;
         EXPECT_EQ(
