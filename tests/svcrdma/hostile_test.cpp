@@ -112,7 +112,11 @@ void expect_survival(std::uint64_t seed, pools::LocalStrategy local) {
     net.seed = seed;
     test::LoopWorld world(net);
     AnyService service;
-    PeerTable peers({.requests_max = 6, .faults_max = 1'000'000});
+    // Half of the runs go in and out of quarantine.
+    const bool strict = seed % 2 == 1;
+    PeerTable peers({.requests_max = 6,
+                     .faults_max = strict ? 5u : 1'000'000u,
+                     .quarantine_ns = 100 * kNsPerUs});
     ServerOptions options = defaults();
     options.local = local;
     options.payload_runs = 2;
@@ -149,6 +153,8 @@ void expect_survival(std::uint64_t seed, pools::LocalStrategy local) {
     }
     EXPECT_GT(service.dispatched, 50u);
     EXPECT_GT(listener->counters().bad_headers, 50u);
+    EXPECT_EQ(peers.counters(0).quarantines > 5, strict);
+    EXPECT_EQ(listener->counters().refused_quarantined > 0, strict);
     listener->shut_down(0);
     ASSERT_TRUE(world.run_until([&] { return listener->idle(); }));
     listener.reset();  // asserts that all pools are full

@@ -367,6 +367,32 @@ TEST(Quarantine, AKillIsNoFault) {
     EXPECT_EQ(l.w.counters().peer_faults, 0u);
 }
 
+// What a client does that interrupts a call: the key is gone before or while the server READs.
+TEST(Quarantine, AKeyThatIsGoneWhileTheServerReadsIsNoFault) {
+    LimitedWorld l({.faults_max = 1});
+    std::uint64_t refused = 0;
+    for (std::uint32_t i = 0; i < 20; ++i) {
+        auto conn = l.w.connect();
+        ASSERT_TRUE(conn->established);
+        auto memory = std::make_unique<Exposed>(*conn, Bytes(1 << 20));
+        conn->send(Call{.xid = i, .read = {{12, memory->all()}}, .message = message(i, Op::record)}
+                       .bytes());
+        l.w.world.run_for(i * 5 * kNsPerUs);
+        memory.reset();
+        if (i % 2 == 0) {
+            conn.reset();
+        } else {
+            EXPECT_TRUE(l.w.world.run_until([&] { return conn->ended || !conn->inbox.empty(); }));
+            refused += conn->qp().counters().peer_faults;  // READs, by the client's device
+            conn.reset();
+        }
+        EXPECT_TRUE(l.run_until_alone());
+    }
+    EXPECT_EQ(l.w.counters().peer_faults, 0u);
+    EXPECT_EQ(l.w.counters().refused_quarantined, 0u);
+    EXPECT_GT(refused, 0u);
+}
+
 TEST(Keepalive, ALivingPeerIsLeftAloneHoweverQuiet) {
     ServerOptions options = defaults();
     options.keepalive_ns = kNsPerSec;
