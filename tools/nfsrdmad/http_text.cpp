@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -96,63 +95,96 @@ HttpText::~HttpText() {
 }
 
 void HttpText::serve() noexcept {
-    while (wait(listen_fd_.get(), POLLIN, UINT64_MAX)) {
-        const UniqueFd peer(
-            ::accept4(listen_fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (peer) {
-            answer(peer.get());
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            // It stays ready: not to turn in a circle.
-            static_cast<void>(wait(end_fd_.get(), POLLIN, now_ns() + kNsPerSec));
-        }
-    }
-}
-
-bool HttpText::wait(int fd, short events, std::uint64_t deadline_ns) const noexcept {
+    constexpr std::size_t kFixed = 2;
+    std::array<pollfd, kFixed + kSessions> fds{};
     for (;;) {
-        const std::uint64_t now = now_ns();
-        if (now >= deadline_ns) return false;
-        const std::uint64_t left_ms = (deadline_ns - now) / kNsPerMs + 1;
-        std::array<pollfd, 2> fds = {{{fd, events, 0}, {end_fd_.get(), POLLIN, 0}}};
-        constexpr std::uint64_t kPollMaxMs = 60'000;
-        const int ready =
-            ::poll(fds.data(), fds.size(), static_cast<int>(std::min(left_ms, kPollMaxMs)));
-        if (ready < 0 && errno != EINTR) return false;
-        if (ready <= 0) continue;
-        if (fds[1].revents != 0) return false;
-        return true;
-    }
-}
-
-bool HttpText::read_request(int fd, std::string& out, std::uint64_t deadline_ns) const {
-    std::array<char, 1024> part{};
-    while (out.find(kHeadersEnd) == out.npos) {
-        if (out.size() >= kRequestMax || !wait(fd, POLLIN, deadline_ns)) return false;
-        const ssize_t got = ::recv(fd, part.data(), part.size(), 0);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-        if (got <= 0) return false;
-        out.append(part.data(), static_cast<std::size_t>(got));
-    }
-    return true;
-}
-
-void HttpText::send_all(int fd, std::string_view bytes, std::uint64_t deadline_ns) const noexcept {
-    while (!bytes.empty()) {
-        const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (sent > 0) {
-            bytes.remove_prefix(static_cast<std::size_t>(sent));
-            continue;
+        fds[0] = {end_fd_.get(), POLLIN, 0};
+        fds[1] = {listen_fd_.get(), POLLIN, 0};
+        std::uint64_t until_ns = UINT64_MAX;
+        for (std::size_t i = 0; i < kSessions; ++i) {
+            const Session& session = sessions_[i];
+            const short events = session.answer.empty() ? POLLIN : POLLOUT;
+            fds[kFixed + i] = {session.fd ? session.fd.get() : -1, events, 0};
+            if (session.fd) until_ns = std::min(until_ns, session.deadline_ns);
         }
-        const bool may_go_on = errno == EAGAIN || errno == EINTR;
-        if (!may_go_on || !wait(fd, POLLOUT, deadline_ns)) return;
+        if (!wait(fds, until_ns)) return;
+        for (std::size_t i = 0; i < kSessions; ++i) {
+            Session& session = sessions_[i];
+            if (!session.fd) continue;
+            const bool goes_on = fds[kFixed + i].revents == 0 || go_on(session);
+            if (!goes_on || now_ns() >= session.deadline_ns) session = Session{};
+        }
+        if (fds[1].revents != 0) take_peer();
     }
 }
 
-void HttpText::answer(int fd) const noexcept {
-    const std::uint64_t deadline_ns = now_ns() + kPeerNs;
-    std::string request;
-    const bool whole = read_request(fd, request, deadline_ns);
-    if (!whole && request.size() < kRequestMax) return;  // gone, or too slow
+bool HttpText::wait(std::span<pollfd> fds, std::uint64_t until_ns) noexcept {
+    constexpr std::uint64_t kPollMaxMs = 60'000;
+    const std::uint64_t now = now_ns();
+    const std::uint64_t left_ms = until_ns > now ? (until_ns - now) / kNsPerMs + 1 : 0;
+    const int timeout = static_cast<int>(std::min(left_ms, kPollMaxMs));
+    const int ready = ::poll(fds.data(), fds.size(), timeout);
+    if (ready < 0 && errno != EINTR) return false;
+    if (ready <= 0) {
+        for (pollfd& fd : fds)
+            fd.revents = 0;
+    }
+    return fds[0].revents == 0;
+}
+
+// Where all places are taken the newest gets that of the one that has been there for the longest: a
+// scraper sends its request at once, and who is silent is in nobody's way.
+void HttpText::take_peer() noexcept {
+    UniqueFd peer(::accept4(listen_fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!peer) {
+        // It stays ready: not to turn in a circle.
+        if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+        std::array<pollfd, 1> end = {{{end_fd_.get(), POLLIN, 0}}};
+        static_cast<void>(wait(end, now_ns() + kNsPerSec));
+        return;
+    }
+    const auto age = [](const Session& session) { return session.fd ? session.deadline_ns : 0; };
+    Session& place =
+        *std::min_element(sessions_.begin(), sessions_.end(),
+                          [&](const Session& x, const Session& y) { return age(x) < age(y); });
+    place = Session{};
+    place.fd = std::move(peer);
+    place.deadline_ns = now_ns() + kPeerNs;
+}
+
+bool HttpText::go_on(Session& session) const noexcept {
+    if (!session.answer.empty()) return send_more(session);
+    std::array<char, 1024> part{};
+    while (session.request.find(kHeadersEnd) == std::string::npos) {
+        if (session.request.size() >= kRequestMax) break;
+        const ssize_t got = ::recv(session.fd.get(), part.data(), part.size(), 0);
+        if (got < 0 && errno == EAGAIN) return true;
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        session.request.append(part.data(), static_cast<std::size_t>(got));
+    }
+    session.answer = answer(session.request);
+    return send_more(session);
+}
+
+bool HttpText::send_more(Session& session) noexcept {
+    while (session.sent < session.answer.size()) {
+        const ssize_t sent = ::send(session.fd.get(), session.answer.data() + session.sent,
+                                    session.answer.size() - session.sent, MSG_NOSIGNAL);
+        if (sent > 0) {
+            session.sent += static_cast<std::size_t>(sent);
+        } else if (errno == EAGAIN) {
+            return true;
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    static_cast<void>(::shutdown(session.fd.get(), SHUT_WR));
+    return false;
+}
+
+std::string HttpText::answer(const std::string& request) const {
+    const bool whole = request.find(kHeadersEnd) != std::string::npos;
     const HttpAnswer how =
         whole ? answer_to(std::string_view(request).substr(0, request.find("\r\n")), path_)
               : HttpAnswer{"431 Request Header Fields Too Large", false, true};
@@ -162,8 +194,7 @@ void HttpText::answer(int fd) const noexcept {
                       "\r\nContent-Length: " + std::to_string(body.size()) +
                       "\r\nConnection: close\r\n\r\n";
     if (how.has_body) all += body;
-    send_all(fd, all, deadline_ns);
-    static_cast<void>(::shutdown(fd, SHUT_WR));
+    return all;
 }
 
 }  // namespace nfsrdma::nfsrdmad

@@ -1,7 +1,11 @@
 #pragma once
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <poll.h>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -20,8 +24,9 @@ struct HttpAnswer {
 };
 HttpAnswer answer_to(std::string_view request_line, std::string_view path) noexcept;
 
-// A thread of its own takes one connection after the other, answers one request, and closes. A peer
-// has a few seconds for its request and for taking the answer, and a few KiB for its headers.
+// A thread of its own serves a few connections at once, one request each. A peer has a few seconds
+// for its request and for taking the answer, unless newer ones need its place, and a few KiB for
+// its headers.
 class HttpText {
   public:
     // `text` is called on that thread until the object dies. Errc::system when the address cannot
@@ -37,17 +42,27 @@ class HttpText {
   private:
     HttpText() = default;
     Result<void> listen(const SockAddr& local) noexcept;
+    static constexpr std::size_t kSessions = 16;
+    // One connection: its request grows, then its answer is sent.
+    struct Session {
+        UniqueFd fd;
+        std::string request, answer;
+        std::size_t sent = 0;  // of the answer
+        std::uint64_t deadline_ns = 0;
+    };
     void serve() noexcept;
-    void answer(int fd) const noexcept;
-    // poll(2) until the deadline; false: it passed, or the object is about to die.
-    bool wait(int fd, short events, std::uint64_t deadline_ns) const noexcept;
-    bool read_request(int fd, std::string& out, std::uint64_t deadline_ns) const;
-    void send_all(int fd, std::string_view bytes, std::uint64_t deadline_ns) const noexcept;
+    // poll(2) until then; the first of `fds` is that which ends the thread. false: it must end.
+    static bool wait(std::span<pollfd> fds, std::uint64_t until_ns) noexcept;
+    void take_peer() noexcept;
+    bool go_on(Session& session) const noexcept;  // false: it is over
+    static bool send_more(Session& session) noexcept;
+    std::string answer(const std::string& request) const;
 
     std::string path_, type_;
     std::function<std::string()> text_;
     SockAddr local_;
     UniqueFd listen_fd_, end_fd_;
+    std::array<Session, kSessions> sessions_;
     std::thread thread_;
 };
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <sys/socket.h>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -114,6 +115,23 @@ TEST_F(HttpTextTest, WhatIsNoRequestIsRefusedAndTheNextIsServed) {
     }
     EXPECT_NE(ask("GET /metrics HTTP/1.1\r\n\r\n").find(" 200 OK"), std::string::npos);
     EXPECT_EQ(asked, 1);
+}
+
+TEST_F(HttpTextTest, SilentPeersAreInNobodysWay) {
+    start();
+    std::vector<UniqueFd> silent;
+    for (int i = 0; i < 40; ++i) {  // more than are served at once
+        silent.push_back(connect());
+        say(silent.back(), "GET /met");
+        if (i % 10 == 0)
+            EXPECT_NE(ask("GET /metrics HTTP/1.1\r\n\r\n").find(" 200 OK"), std::string::npos);
+    }
+    EXPECT_NE(ask("GET /metrics HTTP/1.1\r\n\r\n").find(" 200 OK"), std::string::npos);
+    EXPECT_EQ(asked, 5);
+    // The newest of them is still there.
+    say(silent.back(), "rics HTTP/1.1\r\n\r\n");
+    EXPECT_NE(hear(silent.back()).find(" 200 OK"), std::string::npos);
+    EXPECT_EQ(hear(silent.front()), "");
 }
 
 TEST_F(HttpTextTest, EndsWhileAPeerIsSilent) {
