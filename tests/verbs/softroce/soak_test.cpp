@@ -1,7 +1,5 @@
 // Random work in both directions over a bad network, with an oracle of bytes: everything completes
 // once, in order, with the right data, in bounded time.
-#include <chrono>
-
 #include "tests/verbs/softroce/world.hpp"
 
 namespace nfsrdma::verbs::softroce {
@@ -219,17 +217,15 @@ void soak(std::uint64_t seed, const Soak& what) {
     a.run(what.operations, rnr);
     b.run(what.operations, rnr);
     const std::uint64_t limit = w.clock.now_ns() + what.limit_ns;
-    double slowest_ms = 0;
+    std::uint64_t most_in_a_turn = 0;
     while (!(a.done() && b.done()) && w.clock.now_ns() < limit && a.good() && b.good()) {
         a.step(b);
         b.step(a);
         a.repost_recvs(what.repost_ppm);
         b.repost_recvs(what.repost_ppm);
-        const auto start = std::chrono::steady_clock::now();
+        const std::uint64_t before = w.net->counters().sent;
         w.loop->run_once(kNsPerMs);
-        const std::chrono::duration<double, std::milli> took =
-            std::chrono::steady_clock::now() - start;
-        slowest_ms = std::max(slowest_ms, took.count());
+        most_in_a_turn = std::max(most_in_a_turn, w.net->counters().sent - before);
     }
     EXPECT_TRUE(a.done() && b.done())
         << "a " << a.completed() << "/" << a.received() << " b " << b.completed() << "/"
@@ -240,7 +236,8 @@ void soak(std::uint64_t seed, const Soak& what) {
         EXPECT_GT(w.net->counters().lost, 0u);
     }
     w.stop();
-    EXPECT_LT(slowest_ms, 100.0);  // B49: the loop never hangs on a bad network
+    // B49: however bad the network is, a turn of the loop does so much and ends.
+    EXPECT_LE(most_in_a_turn, 4096u);  // packets
 }
 
 TEST(Soak, CleanNetwork) {
