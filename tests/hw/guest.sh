@@ -138,6 +138,7 @@ row_1() {
     serve_ours 1 10.9.0.1 -- --device rdmacore:rxe0 || return
     on_rxe nfs://10.9.0.1:20050/export nfs://10.9.0.1:20050/export
     tool_row 1
+    check 1 "no killed client is left" qps_are "$base_qps"
     end_ours 1
 }
 row_7() {
