@@ -23,8 +23,7 @@ void TransportImpl::schedule(Req& req) noexcept {
 void TransportImpl::on_received(void* arg, Rep& rep) noexcept {
     TransportImpl& self = *static_cast<TransportImpl*>(arg);
     self.received_.push_back(rep);
-    self.note_life();
-    self.ping_after_ns_ = self.options_.ping.after_ns;
+    self.note_reply();
     self.schedule();
 }
 

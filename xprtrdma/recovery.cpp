@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/assert.hpp"
+#include "base/log.hpp"
 #include "xprtrdma/transport_impl.hpp"
 
 // The end of a connection, and the next one.
@@ -44,7 +46,10 @@ void TransportImpl::on_lost(const Error& why) noexcept {
     if (!recovers()) return end(why);
     note_loss(was_up);
     const bool begins = !std::exchange(recovering_, true);
+    why_down_ = why;
     keep_active();
+    ask_who_waits();
+    if (closing_) return;  // from inside: the timer ends it
     if (patience_ns() == 0) return end(why);
     wait_for_next_try();
     // The last thing: its receiver may close.
@@ -120,9 +125,9 @@ void TransportImpl::keep_active() noexcept {
 // A connection that brought a reply, or was asked for none, worked: patience begins anew. Else it
 // counts from when somebody began to need one.
 void TransportImpl::note_loss(bool was_up) noexcept {
-    if (recovering_) return;
+    if (recovering_ || !was_up) return;
     down_ns_ = endpoint_->loop().now_ns();
-    if (was_up && !answered_ && !active_.empty()) {
+    if (!answered_ && !active_.empty()) {
         std::uint64_t asked = UINT64_MAX;
         for (const Req& req : active_)
             asked = std::min(asked, req.asked_ns);
@@ -130,21 +135,38 @@ void TransportImpl::note_loss(bool was_up) noexcept {
         return;
     }
     lost_ns_ = down_ns_;
+    // A server that takes connections and drops them is not asked ever faster, either.
+    if (!answered_ && down_ns_ - up_ns_ < kUnusedNs) return;
     tries_ = 0;
     delay_ns_ = 0;
 }
 
+// Who asked for the first connection waits for it.
 bool TransportImpl::needed() const noexcept {
-    return !active_.empty() || callers_wait();
+    return !active_.empty() || callers_wait() || !connected_told_;
 }
 
-// A call came to a transport that was not in a hurry.
+// A call comes, and is not noted yet. Where nobody else waits, patience begins with it, whatever
+// was tried before; and where there was no hurry, there is one now.
 void TransportImpl::hurry() noexcept {
-    if (!std::exchange(on_demand_, false)) return;
-    down_ns_ = lost_ns_ = endpoint_->loop().now_ns();
+    if (needed() || asking_) return;
+    Loop& loop = endpoint_->loop();
+    lost_ns_ = loop.now_ns();
     tries_ = 0;
     delay_ns_ = 0;
-    endpoint_->loop().arm(recovery_timer_, lost_ns_);
+    if (!std::exchange(on_demand_, false)) return;
+    down_ns_ = lost_ns_;
+    loop.arm(recovery_timer_, lost_ns_);
+}
+
+// A caller that was told `again` may have gone away since. Who has not asks once more, and goes on
+// waiting: that is no new need.
+void TransportImpl::ask_who_waits() noexcept {
+    if (!callers_wait() || wake_ == nullptr) return;
+    slot_wanted_ = payload_wanted_ = payload_home_ = false;
+    asking_ = true;
+    wake_(wake_arg_);
+    asking_ = false;
 }
 
 // 0: none is left. Patience is for those who wait.
@@ -182,10 +204,26 @@ void TransportImpl::on_recovery_timer() noexcept {
     on_demand_ = false;
     ++tries_;
     ++counters_.reconnect_tries;
-    if (connect_again()) return;
+    const Result<void> begun = connect_again();
+    if (begun) return;
     // As an attempt that failed: nothing is posted.
     io_->on_disconnect();
     receives_->set_qp(nullptr);
+    on_attempt_refused(begun.error());
+}
+
+// This host could not even ask.
+void TransportImpl::on_attempt_refused(const Error& why) noexcept {
+    why_down_ = why;
+    trace(0, why.what);
+    const std::uint64_t now = endpoint_->loop().now_ns();
+    if (told_refused_.pass(now)) {
+        log::warn("cannot connect to {} again: {} ({} more such)", server_.to_string(),
+                  to_string(why), told_refused_.held_back());
+    }
+    if (why.sys == ENODEV) return end(why);  // there is no device that could
+    ask_who_waits();
+    if (closing_) return;
     wait_for_next_try();
 }
 
@@ -204,7 +242,7 @@ void TransportImpl::resume() noexcept {
     const std::uint64_t now = endpoint_->loop().now_ns();
     up_ = true;
     answered_ = distrusted_ = false;
-    heard_ns_ = now;
+    heard_ns_ = up_ns_ = now;
     ping_after_ns_ = options_.ping.after_ns;
     trace(0, "connected");
     const bool again = std::exchange(recovering_, false);

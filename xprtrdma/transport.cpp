@@ -15,6 +15,8 @@ constexpr std::uint32_t kReceiveBatch = 7;  // facts R10
 constexpr std::uint32_t kRunsPerReq = 2;    // a long call and a Reply chunk
 constexpr std::uint32_t kArenaPools = 5;    // each carved from a page boundary
 constexpr std::uint32_t kZeroBytes = 4;     // XDR pad
+// A Probe's queue pair completes by the same queue: a Send, a Receive and what drains it.
+constexpr std::uint32_t kProbeEntries = 3;
 
 bool lies_in(std::span<const std::byte> part, std::span<const std::byte> whole) noexcept {
     const std::uint64_t begin = address_of(whole.data());
@@ -43,11 +45,13 @@ Result<Counts> Counts::of(const pools::Demand& demand, const verbs::DeviceCaps& 
     NR_TRY_ASSIGN(counts.provision, pools::Provision::for_client(demand, caps));
     const pools::Provision& provision = counts.provision;
     counts.reqs = provision.credits + slack_of(provision.credits);
+    counts.backward = demand.backward_credits;
     counts.receive_batch = std::min(kReceiveBatch, provision.credits);
     // A Receive is posted, or held by a call that is answered, or waits for its batch. With this
-    // many, those posted are never fewer than the calls in flight.
-    counts.receives = std::min(std::max(provision.recv_buffers, counts.reqs + counts.receive_batch),
-                               caps.max_recv_wr);
+    // many, those posted are never fewer than the calls in flight, of both directions.
+    counts.receives = std::min(
+        std::max(provision.recv_buffers, counts.reqs + counts.receive_batch + counts.backward),
+        caps.max_recv_wr);
     counts.send_buffer_bytes = align_up(kHeaderRoom + demand.inline_size, 64u);
     counts.message_bytes = align_up(std::max(demand.max_message, 1u), pools::kPageSize);
     counts.message_runs = counts.reqs * kRunsPerReq;
@@ -57,22 +61,23 @@ Result<Counts> Counts::of(const pools::Demand& demand, const verbs::DeviceCaps& 
         + std::size_t{counts.send_buffer_bytes} * counts.reqs      // header and inline call
         + std::size_t{demand.inline_size} * counts.receives        // replies
         + std::size_t{counts.message_bytes} * counts.message_runs  // long calls and replies
-        + std::size_t{kArenaPools} * pools::kPageSize;             // edges, and the zeros
+        + std::size_t{kArenaPools} * pools::kPageSize              // edges, and the zeros
+        // Backward replies, and their edge.
+        + std::size_t{demand.inline_size} * counts.backward + pools::kPageSize;
     return counts;
 }
 
-void Counts::add_backward(const BackwardOptions& options, std::uint32_t inline_size) noexcept {
-    if (options.service == nullptr) return;
-    backward = options.credits;
-    receives += backward;
-    arena_bytes += std::size_t{2} * backward * inline_size + pools::kPageSize;
+Result<Counts> Counts::of(const TransportOptions& options, const verbs::DeviceCaps& caps) noexcept {
+    pools::Demand demand = options.demand;
+    const BackwardOptions& backward = options.backward;
+    demand.backward_credits = backward.service != nullptr ? backward.credits : 0;
+    return of(demand, caps);
 }
 
 Result<std::unique_ptr<Transport>> Transport::create(verbs::Device& device, const SockAddr& server,
                                                      const TransportOptions& options,
                                                      Connected told, void* arg) {
-    NR_TRY_ASSIGN(Counts counts, Counts::of(options.demand, device.caps()));
-    counts.add_backward(options.backward, options.demand.inline_size);
+    NR_TRY_ASSIGN(const Counts counts, Counts::of(options, device.caps()));
     auto transport = std::make_unique<TransportImpl>(server, options, counts);
     NR_TRY(transport->start(device, told, arg));
     return std::unique_ptr<Transport>(std::move(transport));
@@ -130,7 +135,7 @@ Result<void> TransportImpl::start(verbs::Device& device, Connected told, void* a
                               .recv_wrs = counts_.receives,
                               .send_sges = counts_.send_sges,
                               .recv_sges = 1},
-                       .cq_entries = provision.send_wrs + counts_.receives,
+                       .cq_entries = provision.send_wrs + counts_.receives + kProbeEntries,
                        .private_data = {.remote_invalidation = binds && caps.remote_invalidate,
                                         .send_size = inline_size,
                                         .recv_size = inline_size}}));
@@ -140,7 +145,9 @@ Result<void> TransportImpl::start(verbs::Device& device, Connected told, void* a
     io_->set_qp(qp);
     receives_->set_qp(qp);
     receives_->top_up(1);
-    return endpoint_->start(server_, options_.connect_timeout_ns);
+    down_ns_ = lost_ns_ = endpoint_->loop().now_ns();
+    const std::uint64_t patience = recovers() ? patience_ns() : UINT64_MAX;
+    return endpoint_->start(server_, std::min(options_.connect_timeout_ns, patience));
 }
 
 Result<void> TransportImpl::make_pools() {
@@ -201,8 +208,8 @@ Error TransportImpl::not_connected() const noexcept {
 
 Result<sunrpc::Rqst*> TransportImpl::get_rqst(std::uint32_t call_max) noexcept {
     if (recovering()) {
-        slot_wanted_ = true;
         hurry();
+        slot_wanted_ = true;
         return Error{Errc::again, 0, "the connection is being recovered"};
     }
     if (!connected()) return not_connected();
@@ -346,9 +353,9 @@ Result<void> TransportImpl::send(sunrpc::Rqst& rqst) noexcept {
     trace(req.xid, "send");
     req.state = ReqState::waiting;
     req.asked_ns = endpoint_->loop().now_ns();
+    if (recovering()) hurry();
     active_.push_back(req);
     waiting_.push_back(req);
-    hurry();
     if (waiting_.size() == 1) pump();
     return {};
 }

@@ -43,7 +43,7 @@ struct PingOptions {
     // Where the transport recovers: a ping is unanswered for so long, and its host is asked by a
     // connect request to a port where nobody listens. When that is refused, and the ping still not
     // answered after the second time, another lives there than this connection knew. 0: never.
-    std::uint64_t probe_after_ns = 100 * kNsPerMs, probe_grace_ns = 250 * kNsPerMs;
+    std::uint64_t probe_after_ns = 100 * kNsPerMs, probe_grace_ns = 400 * kNsPerMs;
 };
 
 // Calls of the server to this client by the same connection (RFC 8167), inline only.
@@ -111,6 +111,8 @@ class Transport : public sunrpc::Xprt {
     virtual rpcrdma::InlineLimits inline_limits() const noexcept = 0;
     virtual std::uint32_t credits_granted() const noexcept = 0;
     virtual const SockAddr& server() const noexcept = 0;
+    // Why the last connection ended, or the last attempt failed.
+    virtual const Error& why_down() const noexcept = 0;
     // Runs each time that recovery begins (false) and that there is a connection again (true).
     virtual void on_recovery(void (*changed)(void*, bool connected) noexcept,
                              void* arg) noexcept = 0;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/list.hpp"
+#include "base/log.hpp"
 #include "base/loop.hpp"
 #include "base/prng.hpp"
 #include "pools/buffer_pool.hpp"
@@ -33,7 +34,8 @@ struct Counts {
     std::uint32_t send_sges = 0;
     std::size_t arena_bytes = 0;
     std::uint32_t backward = 0;  // Receives beside, for calls of the server
-    void add_backward(const BackwardOptions& options, std::uint32_t inline_size) noexcept;
+    static Result<Counts> of(const TransportOptions& options,
+                             const verbs::DeviceCaps& caps) noexcept;
     static Result<Counts> of(const pools::Demand& demand, const verbs::DeviceCaps& caps) noexcept;
 };
 
@@ -79,6 +81,7 @@ class TransportImpl final : public Transport {
     }
     std::uint32_t credits_granted() const noexcept override { return credits_.granted(); }
     const SockAddr& server() const noexcept override { return server_; }
+    const Error& why_down() const noexcept override { return why_down_; }
     bool recovering() const noexcept override {
         return recovering_ || (up_ && !endpoint_->connected() && recovers());
     }
@@ -144,6 +147,7 @@ class TransportImpl final : public Transport {
     std::uint64_t look_at_probe(std::uint64_t now) noexcept;
     std::uint64_t look_at_silence(std::uint64_t now, std::uint64_t oldest) noexcept;
     void note_life() noexcept;
+    void note_reply() noexcept;
     void send_ping(std::uint64_t now) noexcept;
     static void on_probe_answered(void* arg) noexcept;
     static void on_ping_posted(pools::Posting& posting, Result<void> result) noexcept;
@@ -158,6 +162,8 @@ class TransportImpl final : public Transport {
     void note_loss(bool was_up) noexcept;
     bool needed() const noexcept;
     void hurry() noexcept;
+    void ask_who_waits() noexcept;
+    void on_attempt_refused(const Error& why) noexcept;
     std::uint64_t patience_ns() noexcept;
     void wait_for_next_try() noexcept;
     std::uint64_t next_delay_ns() noexcept;
@@ -218,7 +224,11 @@ class TransportImpl final : public Transport {
     std::uint64_t down_ns_ = 0, lost_ns_ = 0, delay_ns_ = 0;
     std::uint32_t tries_ = 0;
     bool answered_ = false;
-    bool on_demand_ = false;  // the next attempt is a minute away, if nobody asks for it
+    std::uint64_t up_ns_ = 0;  // when the present connection, or the last one, began
+    bool on_demand_ = false;   // the next attempt is a minute away, if nobody asks for it
+    bool asking_ = false;      // ask_who_waits() runs
+    Error why_down_{Errc::reconnect, 0, "not connected"};
+    log::RateLimit told_refused_{kNsPerSec * 60};
     Prng delays_;
     rpcrdma::ParsedHeader parsed_;
 

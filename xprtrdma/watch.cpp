@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "xprtrdma/transport_impl.hpp"
@@ -43,6 +44,15 @@ std::uint64_t TransportImpl::oldest_call_ns() noexcept {
 
 void TransportImpl::note_life() noexcept {
     heard_ns_ = endpoint_->loop().now_ns();
+}
+
+// A reply: the next silence is a new one, which the timer may be too late for.
+void TransportImpl::note_reply() noexcept {
+    note_life();
+    const std::uint64_t after = options_.ping.after_ns;
+    if (std::exchange(ping_after_ns_, after) <= after || !reply_timer_.armed()) return;
+    Loop& loop = endpoint_->loop();
+    loop.arm(reply_timer_, std::min(reply_timer_.deadline_ns(), loop.now_ns() + after));
 }
 
 // Each look returns when to look again.
@@ -97,9 +107,13 @@ std::uint64_t TransportImpl::look_at_probe(std::uint64_t now) noexcept {
         ++counters_.probes;
         trace(0, "probe");
         probe_ = *std::move(probe);
-        return UINT64_MAX;
+        return now + options.probe_after_ns;
     }
-    if (probe_told_ns_ == 0) return UINT64_MAX;
+    if (probe_told_ns_ == 0) {
+        // It has an end; the silence goes on, and so does the asking.
+        if (probe_->over()) probe_.reset();
+        return now + options.probe_after_ns;
+    }
     // Signs of life that came since the answer, or shortly before.
     const std::uint64_t mute_since = std::max(probe_told_ns_, heard_ns_);
     if (now - mute_since < options.probe_grace_ns) return mute_since + options.probe_grace_ns;

@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "tests/xprtrdma/client_fixture.hpp"
+#include "xprtrdma/transport_impl.hpp"
 
 // Calls of a scripted server to the client's service, by the client's connection (RFC 8167).
 namespace nfsrdma::test {
@@ -65,6 +66,29 @@ class BackchannelFixture : public ClientFixture {
     }
     EchoService service_;
 };
+
+// Both queues of the device hold both directions, and forward credits make room.
+TEST_F(BackchannelFixture, QueuesOfTheDeviceHoldBothDirections) {
+    start_connected();
+    options_.backward.credits = 4;
+    verbs::DeviceCaps caps = world_.client->caps();
+    auto roomy = xprtrdma::Counts::of(options_, caps);
+    ASSERT_TRUE(static_cast<bool>(roomy));
+    xprtrdma::TransportOptions forward_only = options_;
+    forward_only.backward.service = nullptr;
+    auto without = xprtrdma::Counts::of(forward_only, caps);
+    ASSERT_TRUE(static_cast<bool>(without));
+    EXPECT_EQ(roomy->backward, 4u);
+    EXPECT_EQ(without->backward, 0u);
+    EXPECT_EQ(roomy->receives, without->receives + 4);
+    EXPECT_EQ(roomy->provision.send_wrs, without->provision.send_wrs + 4);
+    caps.max_recv_wr = 15;
+    auto tight = xprtrdma::Counts::of(options_, caps);
+    ASSERT_TRUE(static_cast<bool>(tight));
+    EXPECT_LE(tight->receives, 15u);
+    EXPECT_EQ(tight->provision.credits, 3u);
+    EXPECT_EQ(tight->backward, 4u);
+}
 
 TEST_F(BackchannelFixture, CallIsAnsweredWithTheCreditsThatThereAre) {
     start_connected();

@@ -105,6 +105,23 @@ TEST_F(EndpointTest, PeersDisconnectIsReconnect) {
     EXPECT_EQ(why->code, Errc::reconnect);
 }
 
+// The next server may take less, and a call of it may come before its answer is known.
+TEST_F(EndpointTest, RenewedItKnowsNothingOfTheLastAgreement) {
+    listen();
+    const rpcrdma::PrivateData large{
+        .remote_invalidation = false, .send_size = 4096, .recv_size = 4096};
+    ASSERT_TRUE(static_cast<bool>(
+        endpoint->make_queues({.qp = {}, .cq_entries = 256, .private_data = large})));
+    ASSERT_TRUE(static_cast<bool>(endpoint->start(LoopWorld::server_address(), 2 * kNsPerSec)));
+    ASSERT_TRUE(world.run_until([&] { return connected == 1; }));
+    EXPECT_EQ(endpoint->inline_limits().send, 4096u);
+    listener->last().disconnect();
+    ASSERT_TRUE(world.run_until([&] { return drained == 1; }));
+    ASSERT_TRUE(static_cast<bool>(endpoint->renew()));
+    EXPECT_EQ(endpoint->inline_limits().send, 1024u);
+    EXPECT_EQ(endpoint->inline_limits().recv, 1024u);
+}
+
 TEST_F(EndpointTest, RenewedItConnectsAgainByAnotherQueuePair) {
     listen();
     ASSERT_TRUE(static_cast<bool>(start(LoopWorld::server_address())));

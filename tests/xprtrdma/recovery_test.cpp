@@ -183,20 +183,35 @@ TEST_F(Recovery, AnsweredCallsAreNotSentAgain) {
     read->put();
 }
 
+// Who waits is asked after each attempt whether it still does.
 TEST_F(Recovery, MeanwhileNoSlotIsGivenAndTheWakeComesWithTheConnection) {
+    struct Waiter {
+        xprtrdma::Transport* transport;
+        std::uint32_t asked, got;
+    };
     start_connected();
     warm_up();
-    std::uint32_t woken = 0;
-    transport_->on_slot([](void* arg) noexcept { ++*static_cast<std::uint32_t*>(arg); }, &woken);
+    Waiter waiter{transport_.get(), 0, 0};
+    transport_->on_slot(
+        [](void* arg) noexcept {
+            Waiter& self = *static_cast<Waiter*>(arg);
+            ++self.asked;
+            auto rqst = self.transport->get_rqst(40);
+            if (!rqst) return;
+            ++self.got;
+            self.transport->put_rqst(**rqst);
+        },
+        &waiter);
     listener_->refuse = true;
     peer().disconnect();
     ASSERT_TRUE(run_until([&] { return transport_->recovering(); }));
     EXPECT_FALSE(transport_->connected());
     EXPECT_EQ(transport_->get_rqst(40).error().code, Errc::again);
     world_.run_for(kNsPerSec);
-    EXPECT_EQ(woken, 0u);
+    EXPECT_GT(waiter.asked, 1u);
+    EXPECT_EQ(waiter.got, 0u);
     listener_->refuse = false;
-    ASSERT_TRUE(run_until([&] { return woken > 0; }));
+    ASSERT_TRUE(run_until([&] { return waiter.got > 0; }));
     EXPECT_TRUE(transport_->connected());
     auto calls = send_many(1);
     ASSERT_TRUE(run_until([&] { return peer().inbox.size() == 1; }));
@@ -407,6 +422,24 @@ TEST_F(Recovery, TheFirstAttemptIsRepeatedWhereAskedFor) {
     auto calls = send_many(1);
     ASSERT_TRUE(run_until([&] { return all_done(calls); }));
     EXPECT_TRUE(calls[0]->ok());
+}
+
+TEST_F(Recovery, TheFirstConnectionHasItsLimitsToo) {
+    options_.recovery.first_too = true;
+    options_.recovery.give_up_ns = 5 * kNsPerSec;
+    connect();  // nobody listens
+    world_.run_for(4900 * kNsPerMs);
+    EXPECT_EQ(told_, 0u);
+    ASSERT_TRUE(run_until([&] { return told_ > 0; }, 300 * kNsPerMs));
+    EXPECT_FALSE(static_cast<bool>(*connect_result_));
+    EXPECT_FALSE(transport_->recovering());
+    end();
+    options_.recovery.give_up_ns = 0;
+    options_.recovery.tries_max = 3;
+    connect();
+    ASSERT_TRUE(run_until([&] { return told_ > 1; }));
+    EXPECT_EQ(transport_->counters().reconnect_tries, 3u);
+    EXPECT_EQ(connect_result_->error().code, transport_->why_down().code);
 }
 
 // ---- close ----

@@ -16,6 +16,11 @@ struct Cut final : verbs::softroce::LoopTap {
 class Watch : public ClientFixture {
   protected:
     Watch() { world_.net->set_tap(&cut_); }
+    // The world runs once more at the end: not with a tap that is gone.
+    ~Watch() override {
+        end();
+        world_.net->set_tap(nullptr);
+    }
     Cut cut_;
 };
 
@@ -34,6 +39,18 @@ TEST_F(Watch, SlowServerIsPingedAndKept) {
     peer().send(inline_reply(1));
     EXPECT_TRUE(run_until([&] { return calls[0]->ok(); }));
     EXPECT_EQ(peer().failed_ops, 0u);
+}
+
+// The long times belong to one silence; the next one begins with the shortest.
+TEST_F(Watch, ReplyEndsTheSilenceAndTheNextOneIsFoundSoon) {
+    start_connected();
+    auto calls = send_many(2);  // one credit
+    world_.run_for(31 * kNsPerSec);
+    peer().send(inline_reply(1));
+    ASSERT_TRUE(run_until([&] { return calls[0]->ok(); }));
+    const std::uint64_t pings = transport_->counters().pings;
+    world_.run_for(250 * kNsPerMs);
+    EXPECT_EQ(transport_->counters().pings, pings + 1);
 }
 
 TEST_F(Watch, NothingOutstandingNothingIsSent) {
@@ -122,6 +139,10 @@ class Restarted : public Watch {
         world_.net->set_tap(&tap_);
         options_.recovery.on = true;
     }
+    ~Restarted() override {
+        end();
+        world_.net->set_tap(nullptr);
+    }
     OnlyCm tap_;
 };
 
@@ -150,6 +171,17 @@ TEST_F(Restarted, ServerThatComesBackLaterIsFoundSoon) {
     tap_.none = false;
     tap_.only_cm = true;
     ASSERT_TRUE(run_until([&] { return transport_->recovering(); }, kNsPerSec));
+}
+
+// A question has an end of its own, before the silence has.
+TEST_F(Restarted, QuestionThatNobodyAnsweredIsAskedAgain) {
+    options_.ping.probe_after_ns = 10 * kNsPerMs;
+    start_connected();
+    auto calls = send_many(1);
+    world_.run_for(10 * kNsPerMs);
+    tap_.none = true;
+    ASSERT_TRUE(run_until([&] { return transport_->counters().probes == 2; }, 3 * kNsPerSec));
+    EXPECT_TRUE(transport_->connected());
 }
 
 // A peer that was not scheduled for a while answers both: nothing is lost.

@@ -25,7 +25,9 @@ namespace nfsrdma::verbs::rdmacore {
 namespace {
 constexpr std::uint32_t kSlotsMax = 0xFFFF;
 // Room for the last work request of a queue pair, which those who ask for a queue do not know of:
-// each connection has its own. Several families of devices (siw, hns) cannot resize a queue.
+// each connection has its own. Who puts two queue pairs on one queue, as a client that asks beside
+// its connection does, counts the second one's by itself. Several families of devices (siw, hns)
+// cannot resize a queue.
 constexpr std::uint32_t kDrains = 1;
 
 std::uint32_t given(const ibv_cq& cq) noexcept {
