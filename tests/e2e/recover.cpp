@@ -3,8 +3,8 @@
 //
 // Each call must succeed: what a server that was started again makes of a call that it had done
 // already is the client library's to tell apart. Serves DIR/export as /data to others as well, for
-// as long. Prints how long it took from the server's being ready to the first answer. Exit status
-// 0: all was as it should be.
+// as long. Prints how long it took from the server's being ready to the first answer, or to the
+// next kill when there was none before. Exit status 0: all was as it should be.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -191,7 +191,16 @@ class Load {
         const std::uint64_t ready = ready_at.exchange(0);
         if (ready != 0) recover_ms_.push_back(static_cast<double>(now_ns() - ready) / 1e6);
     }
+    // By the thread that kills, just before it does: who was not answered until now counts as well.
+    void before_kill() {
+        const std::uint64_t ready = ready_at.exchange(0);
+        if (ready != 0) unanswered_ms_.push_back(static_cast<double>(now_ns() - ready) / 1e6);
+        ++kills_;
+    }
+    // When no more is killed.
     void report() {
+        const std::size_t unanswered = unanswered_ms_.size();
+        recover_ms_.insert(recover_ms_.end(), unanswered_ms_.begin(), unanswered_ms_.end());
         std::sort(recover_ms_.begin(), recover_ms_.end());
         const auto at = [&](double part) {
             if (recover_ms_.empty()) return 0.0;
@@ -203,14 +212,20 @@ class Load {
             rounds += worker->rounds;
         const ClientCounters& counters = client->counters();
         std::printf(
-            "recover: restarts=%zu answers=%llu rounds=%llu resent=%llu resolved=%llu "
+            "recover: restarts=%zu unanswered=%zu answers=%llu rounds=%llu resent=%llu "
+            "resolved=%llu "
             "unresolved=%llu recover_ms_median=%.1f recover_ms_p90=%.1f recover_ms_max=%.1f\n",
-            recover_ms_.size(), static_cast<unsigned long long>(answers_),
+            recover_ms_.size(), unanswered, static_cast<unsigned long long>(answers_),
             static_cast<unsigned long long>(rounds),
             static_cast<unsigned long long>(client->rpc_counters().resends),
             static_cast<unsigned long long>(counters.resolved),
             static_cast<unsigned long long>(counters.unresolved), at(0.5), at(0.9), at(1));
         if (recover_ms_.empty()) fail("the server was never restarted");
+        if (recover_ms_.size() != kills_) {
+            fail(std::to_string(kills_) + " kills, but " + std::to_string(recover_ms_.size()) +
+                 " recoveries");
+        }
+        if (client->rpc_counters().resends == 0) fail("no call was ever sent again");
     }
     std::unique_ptr<Client> client;
     FileHandle root;
@@ -241,6 +256,9 @@ class Load {
     std::uint32_t connected_ = 0;
     std::uint64_t answers_ = 0;
     std::vector<double> recover_ms_;
+    // Of the thread that kills, until it does no more.
+    std::vector<double> unanswered_ms_;
+    std::size_t kills_ = 0;
 };
 
 void Worker::start(Op& op, const char* what, nfsstat3 expected) {
@@ -356,6 +374,7 @@ int run(const Arguments& arguments) {
         const std::uint64_t end = now_ns() + arguments.seconds * kNsPerSec;
         while (now_ns() < end) {
             std::this_thread::sleep_for(std::chrono::milliseconds(arguments.every_ms));
+            load.before_kill();
             daemon->end(SIGKILL);
             daemon = std::make_unique<Daemon>(daemon_options(arguments));
             load.ready_at.store(now_ns());
