@@ -273,6 +273,7 @@ bool Client::doubt(Op& op) noexcept {
         case Doubt::was_done:
             op.resolve(nullptr, nullptr);
             op.outcome.status = NFS3_OK;
+            op.resolved_ = true;
             ++counters_.resolved;
             return false;
         case Doubt::look:
@@ -288,7 +289,7 @@ void Client::start(Op& op) noexcept {
     NR_ASSERT(!op.pending() && op.done != nullptr);
     op.client_ = this;
     op.tries_ = 0;
-    op.resent_ = op.doubtful_ = false;
+    op.resent_ = op.doubtful_ = op.resolved_ = false;
     send(op);
 }
 

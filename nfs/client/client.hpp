@@ -74,6 +74,8 @@ class Op : public ListHook<Op> {
     void* user = nullptr;
     Outcome outcome;
     bool pending() const noexcept { return client_ != nullptr; }
+    // The call was sent more than once, and an error of it was taken for success (resend.hpp).
+    bool resolved() const noexcept { return resolved_; }
 
   protected:
     enum class Program : std::uint8_t { nfs, mount };
@@ -106,6 +108,7 @@ class Op : public ListHook<Op> {
     // forgotten that it did.
     bool resent_ = false;
     bool doubtful_ = false;  // its answer waits for the check whether that is so, or is checked
+    bool resolved_ = false;  // it was so
     std::uint64_t patience_ends_ns_ = 0;  // for NFS3ERR_JUKEBOX
     OpTimer timer_;
 };

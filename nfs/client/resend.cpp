@@ -242,6 +242,7 @@ void ResendCheck::settle(bool was_done) noexcept {
         const bool made = op.call_.proc_number != NFSPROC3_SETATTR;
         op.resolve(made ? &lookup_.object : nullptr, has_attributes_ ? &attributes_ : nullptr);
         op.outcome.status = NFS3_OK;
+        op.resolved_ = true;
         ++client_.counters_.resolved;
     } else {
         ++client_.counters_.unresolved;

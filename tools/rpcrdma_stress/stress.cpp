@@ -78,13 +78,6 @@ void Stress::note_verifier(const char* verifier) noexcept {
     verifier_ = now;
 }
 
-bool Stress::errors_resolved() const noexcept {
-    return options_.hard &&
-           std::any_of(connections_.begin(), connections_.end(), [](const auto& connection) {
-               return connection->up() && connection->client().counters().resolved > 0;
-           });
-}
-
 bool Stress::connection_busy(const Connection& connection) const noexcept {
     return std::any_of(workers_.begin(), workers_.end(),
                        [&](const auto& worker) { return worker->calls(connection); });

@@ -71,7 +71,6 @@ class Stress final : public Field, public ConnectionOwner {
     void mismatch(const Worker& worker, const std::string& what) noexcept override;
     void trouble(const std::string& what) noexcept override;
     void note_verifier(const char* verifier) noexcept override;
-    bool errors_resolved() const noexcept override;
 
     bool connection_busy(const Connection& connection) const noexcept override;
     void connection_up(Connection& connection) noexcept override;

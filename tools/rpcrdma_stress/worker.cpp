@@ -291,7 +291,7 @@ bool Worker::expect(const nfs::client::Op& op, std::initializer_list<nfsstat3> a
     const nfsstat3 meant = *allowed.begin();
     const bool to_fail =
         meant == NFS3ERR_EXIST || meant == NFS3ERR_NOENT || meant == NFS3ERR_NOT_SYNC;
-    if (to_fail && status == NFS3_OK && field_.errors_resolved()) return true;
+    if (to_fail && status == NFS3_OK && op.resolved()) return true;
     payload_.reset();
     if (status == NFS3ERR_NOSPC || status == NFS3ERR_DQUOT) {
         field_.trouble("the server has no room left (" + std::string(nfs::to_string(status)) +

@@ -49,8 +49,6 @@ class Field {
     virtual void mismatch(const Worker& worker, const std::string& what) noexcept = 0;
     virtual void trouble(const std::string& what) noexcept = 0;
     virtual void note_verifier(const char* verifier) noexcept = 0;
-    // The client took errors of calls that were sent twice for its own doing.
-    virtual bool errors_resolved() const noexcept = 0;
 
   protected:
     ~Field() = default;

@@ -62,6 +62,10 @@ TEST_F(ResendTest, RemoveThatFindsNothingWasDone) {
     EXPECT_TRUE(run_twice(op).ok()) << to_string(op.outcome);
     EXPECT_EQ(op.res.status, NFS3_OK);
     EXPECT_EQ(resolved(), 1u);
+    EXPECT_TRUE(op.resolved());
+    // A fact of one call: the next one's errors are its own.
+    EXPECT_EQ(run(op).status, NFS3ERR_NOENT);
+    EXPECT_FALSE(op.resolved());
 }
 
 TEST_F(ResendTest, RmdirThatFindsNothingWasDone) {
