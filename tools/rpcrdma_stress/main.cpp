@@ -134,7 +134,6 @@ int stress(const Options& options, const tool::Url& url, std::unique_ptr<ServerP
     request->connections = options.connections;
     request->faults = options.faults;
     request->fault_seed = options.seed;
-    if (options.faults.on_device()) request->choice.kind = devices::Kind::softroce;
     Result<devices::Opened> opened = devices::open(*loop, *request);
     if (!opened) return trouble(devices::explain(*request, opened.error()));
     if (request->choice.kind == devices::Kind::automatic) (void)trouble(opened->line);
@@ -143,8 +142,10 @@ int stress(const Options& options, const tool::Url& url, std::unique_ptr<ServerP
     const Signals signals(*loop, run);
     std::optional<ServerFaults> faults;
     if (own != nullptr && options.faults.on_server()) {
-        run.at_work([&] { faults.emplace(*loop, *own, options.faults, options.seed); },
-                    [&] { faults->end(); });
+        const auto trouble_of_server = [&run](const std::string& what) { run.trouble(what); };
+        run.at_work(
+            [&] { faults.emplace(*loop, *own, options.faults, options.seed, trouble_of_server); },
+            [&] { faults->end(); });
     }
     StressResult result = run.run();
     if (devices::is_softroce(*device)) result.faults = verbs::softroce::fault_counters(*device);
@@ -169,6 +170,9 @@ std::string understand(Options& options, const std::string& faults) {
         std::error_code error;
         options.serve = std::filesystem::canonical(options.serve, error).string();
         if (error) return "--serve: " + error.message();
+        if (devices::parse_choice(options.device)->kind == devices::Kind::rdmacore)
+            return "--serve starts a server of softroce, which --device " + options.device +
+                   " does not reach";
         options.device = "softroce";
     }
     const auto spec = verbs::softroce::parse_faults(faults, why);

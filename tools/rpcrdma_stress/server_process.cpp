@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/unique_fd.hpp"
@@ -48,6 +49,7 @@ Result<void> wait_for_line(int fd) {
 // In the child, between fork and exec: only what is safe there.
 [[noreturn]] void become(char* const* argv, int out) {
     (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)::setpgid(0, 0);  // what is typed at the terminal is for the client, which ends it
     sigset_t none;
     sigemptyset(&none);
     (void)::pthread_sigmask(SIG_SETMASK, &none, nullptr);
@@ -120,6 +122,15 @@ bool ServerProcess::kill_and_restart() noexcept {
     return spawn(nowhere.get());
 }
 
+std::string ServerProcess::ended() {
+    int status = 0;
+    if (pid_ <= 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return {};
+    pid_ = -1;
+    return WIFSIGNALED(status)
+               ? "nfsrdmad was ended by signal " + std::to_string(WTERMSIG(status))
+               : "nfsrdmad ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
 void ServerProcess::freeze() noexcept {
     if (pid_ > 0) (void)::kill(pid_, SIGSTOP);
 }
@@ -129,11 +140,13 @@ void ServerProcess::thaw() noexcept {
 }
 
 ServerFaults::ServerFaults(Loop& loop, ServerProcess& server,
-                           const verbs::softroce::FaultSpec& spec, std::uint64_t seed)
+                           const verbs::softroce::FaultSpec& spec, std::uint64_t seed,
+                           Trouble trouble)
     : loop_(loop),
       server_(server),
       spec_(spec),
       dice_(seed),
+      trouble_(std::move(trouble)),
       kill_timer_(*this, [](Timer& t) noexcept { static_cast<FaultTimer&>(t).faults.kill(); }),
       stop_timer_(*this,
                   [](Timer& t) noexcept { static_cast<FaultTimer&>(t).faults.stop_or_go(); }) {
@@ -155,13 +168,32 @@ void ServerFaults::end() noexcept {
     frozen_ = false;
 }
 
-void ServerFaults::kill() noexcept {
-    kills_ += server_.kill_and_restart();
-    frozen_ = false;
-    loop_.arm(kill_timer_, dice_.after(loop_.now_ns(), spec_.server_kill_ns));
+// A server that ends by itself is none of our faults.
+bool ServerFaults::lives() {
+    const std::string how = server_.ended();
+    if (how.empty()) return true;
+    tell(how);
+    return false;
 }
 
-void ServerFaults::stop_or_go() noexcept {
+void ServerFaults::tell(const std::string& what) {
+    end();
+    if (trouble_) trouble_(what);
+}
+
+void ServerFaults::kill() {
+    if (!lives()) return;
+    const std::uint64_t now = loop_.now_ns();
+    if (!server_.kill_and_restart()) return tell("nfsrdmad cannot be started again");
+    ++kills_;
+    // It stands still no more: its next stop is as far away as after one that was over.
+    if (std::exchange(frozen_, false))
+        loop_.arm(stop_timer_, dice_.after(now, spec_.server_stop.every_ns));
+    loop_.arm(kill_timer_, dice_.after(now, spec_.server_kill_ns));
+}
+
+void ServerFaults::stop_or_go() {
+    if (!lives()) return;
     const std::uint64_t now = loop_.now_ns();
     if (frozen_) {
         frozen_ = false;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <sys/types.h>
@@ -27,8 +28,10 @@ class ServerProcess {
 
     const std::string& address() const noexcept { return address_; }
     pid_t pid() const noexcept { return pid_; }
-    // Kills it as a crash would, and starts it again at the same address. False: it did not start.
+    // Kills it as a crash would, and starts it again at the same address. False: there is no
+    // process; one that does not come to serve is known by ended().
     bool kill_and_restart() noexcept;
+    std::string ended();     // by itself, and how, for people; once; empty: it lives
     void freeze() noexcept;  // SIGSTOP
     void thaw() noexcept;    // SIGCONT
 
@@ -46,8 +49,10 @@ class ServerProcess {
 // Does to a server what a FaultSpec says, now and then, as long as it lives.
 class ServerFaults {
   public:
+    using Trouble = std::function<void(const std::string& what)>;
+    // `trouble` is told, once, when the server ended by itself, after which nothing is done to it.
     ServerFaults(Loop& loop, ServerProcess& server, const verbs::softroce::FaultSpec& spec,
-                 std::uint64_t seed);
+                 std::uint64_t seed, Trouble trouble = {});
     ~ServerFaults();
     ServerFaults(const ServerFaults&) = delete;
     ServerFaults& operator=(const ServerFaults&) = delete;
@@ -61,13 +66,16 @@ class ServerFaults {
         FaultTimer(ServerFaults& f, Fire fire_it) noexcept : Timer(fire_it), faults(f) {}
         ServerFaults& faults;
     };
-    void kill() noexcept;
-    void stop_or_go() noexcept;
+    bool lives();
+    void tell(const std::string& what);
+    void kill();
+    void stop_or_go();
 
     Loop& loop_;
     ServerProcess& server_;
     const verbs::softroce::FaultSpec spec_;
     verbs::softroce::FaultDice dice_;
+    Trouble trouble_;
     std::uint64_t kills_ = 0, stops_ = 0;
     bool frozen_ = false;
     FaultTimer kill_timer_, stop_timer_;

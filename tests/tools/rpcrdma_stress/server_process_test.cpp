@@ -6,6 +6,8 @@
 #include <string>
 #include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -111,6 +113,32 @@ TEST_F(ServerProcessTest, StopsAndGoesOn) {
     EXPECT_TRUE(soon([&] { return !stopped((*server)->pid()); }));
 }
 
+TEST_F(ServerProcessTest, WhatIsTypedAtTheTerminalIsNotForIt) {
+    auto server = ServerProcess::start(program(kServes), folder_);
+    ASSERT_TRUE(server);
+    EXPECT_EQ(::getpgid((*server)->pid()), (*server)->pid());
+}
+
+TEST_F(ServerProcessTest, OneThatEndsByItselfIsTold) {
+    const std::string again = folder_ + "/again";
+    auto server = ServerProcess::start(
+        program("[ -e " + again + " ] && exit 3\n: >" + again + "\n" + kServes), folder_);
+    ASSERT_TRUE(server);
+    ManualClock clock;
+    auto loop = *Loop::create({.backend = LoopBackend::simulated, .clock = &clock});
+    verbs::softroce::FaultSpec spec;
+    spec.server_kill_ns = 3 * kNsPerSec;
+    std::vector<std::string> said;
+    ServerFaults faults(*loop, **server, spec, 1,
+                        [&said](const std::string& what) { said.push_back(what); });
+    EXPECT_TRUE(soon([&] {
+        loop->run_until([](void*) { return false; }, nullptr, 3 * kNsPerSec);
+        return !said.empty();
+    }));
+    EXPECT_EQ(said, std::vector<std::string>{"nfsrdmad ended with status 3"});
+    EXPECT_EQ(loop->next_timer_ns(), UINT64_MAX) << "nothing more is done";
+}
+
 TEST_F(ServerProcessTest, FaultsComeAsOftenAsTheSpecSays) {
     auto server = ServerProcess::start(program(kServes), folder_);
     ASSERT_TRUE(server);
@@ -125,6 +153,7 @@ TEST_F(ServerProcessTest, FaultsComeAsOftenAsTheSpecSays) {
         EXPECT_GE(faults.kills(), 6u);
         EXPECT_LE(faults.kills(), 20u);
         EXPECT_GE(faults.stops(), 6u);
+        EXPECT_LE(faults.stops(), 22u);
         faults.end();
         EXPECT_TRUE(soon([&] { return !stopped((*server)->pid()); })) << "it is left running";
     }
