@@ -49,6 +49,7 @@ Result<std::unique_ptr<Connections>> Connections::create(verbs::Device& device,
             break;
         }
         member.transport = *std::move(transport);
+        member.transport->on_recovery(on_recovery, &member);
         xprts.push_back(member.transport.get());
     }
     if (xprts.size() > 1) made->group_ = std::make_unique<sunrpc::XprtGroup>(xprts);
@@ -64,19 +65,25 @@ void Connections::on_connected(void* arg, Result<void> outcome) noexcept {
     member.home->maybe_tell();
 }
 
+// One that has not been connected yet and goes on trying may do so for ever.
+void Connections::on_recovery(void* arg, bool connected) noexcept {
+    Member& member = *static_cast<Member*>(arg);
+    if (connected || member.answered) return;
+    member.failed = true;
+    member.home->maybe_tell();
+}
+
 void Connections::maybe_tell() noexcept {
+    bool any_connected = false, all_answered = true;
     for (const auto& member : members_) {
-        if (!member->answered) return;
+        if (!member->answered && !member->failed) return;
+        any_connected = any_connected || (member->answered && member->outcome);
+        all_answered = all_answered && member->answered;
     }
+    if (!any_connected && !all_answered) return;
     const Told told = std::exchange(told_, nullptr);
     if (told == nullptr) return;
-    for (const auto& member : members_) {
-        if (member->outcome) {
-            told(arg_, {});
-            return;
-        }
-    }
-    told(arg_, members_.front()->outcome);
+    told(arg_, any_connected ? Result<void>() : members_.front()->outcome);
 }
 
 sunrpc::Xprt& Connections::xprt() noexcept {
@@ -98,6 +105,12 @@ std::uint32_t Connections::connected() const noexcept {
     return static_cast<std::uint32_t>(
         std::count_if(members_.begin(), members_.end(),
                       [](const auto& member) { return member->transport->connected(); }));
+}
+
+std::uint32_t Connections::recovering() const noexcept {
+    return static_cast<std::uint32_t>(
+        std::count_if(members_.begin(), members_.end(),
+                      [](const auto& member) { return member->transport->recovering(); }));
 }
 
 xprtrdma::TransportCounters Connections::counters() const noexcept {

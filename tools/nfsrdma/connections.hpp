@@ -12,9 +12,10 @@ namespace nfsrdma::tool {
 // The connections of one run, --nconnect of them, as one transport. All of one device and loop.
 class Connections {
   public:
-    // Begins to connect all of them; `told` runs once, on the loop, when each one has been
-    // answered: with success when at least one is connected, else with the error of the first.
-    // `options` are those of each. Errors: those of Transport::create.
+    // Begins to connect all of them; `told` runs once, on the loop: with success when at least one
+    // is connected and each other one has been answered, or has failed once and goes on trying
+    // (RecoveryOptions::first_too); with the error of the first when all have been answered and
+    // none is connected. `options` are those of each. Errors: those of Transport::create.
     using Told = void (*)(void* arg, Result<void> outcome) noexcept;
     static Result<std::unique_ptr<Connections>> create(verbs::Device& device,
                                                        const SockAddr& server,
@@ -28,7 +29,8 @@ class Connections {
     void close() noexcept;
     bool idle() const noexcept;
     std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(members_.size()); }
-    std::uint32_t connected() const noexcept;  // how many are
+    std::uint32_t connected() const noexcept;   // how many are
+    std::uint32_t recovering() const noexcept;  // how many are not, and go on trying
     // Sums; maxima where they are maxima.
     xprtrdma::TransportCounters counters() const noexcept;
     pools::IoCounters io_counters() const noexcept;
@@ -39,9 +41,11 @@ class Connections {
         std::unique_ptr<xprtrdma::Transport> transport;
         Result<void> outcome;
         bool answered = false;
+        bool failed = false;  // once, and goes on
     };
     Connections() = default;
     static void on_connected(void* arg, Result<void> outcome) noexcept;
+    static void on_recovery(void* arg, bool connected) noexcept;
     void maybe_tell() noexcept;
 
     std::vector<std::unique_ptr<Member>> members_;

@@ -1,6 +1,5 @@
 #include "tools/nfsrdma/patience.hpp"
 
-#include <algorithm>
 #include <CLI/CLI.hpp>
 
 namespace nfsrdma::tool {
@@ -35,7 +34,8 @@ void add_patience_options(CLI::App& app, PatienceOptions& patience) {
 std::uint64_t call_time_ns(const Options& options) noexcept {
     if (options.patience.hard) return kForEverNs;
     if (options.patience.fail_fast) return to_ns(options.timeout_s);
-    return to_ns(std::max(options.timeout_s, soft_seconds(options)));
+    // The connection may end when the answer is all but due, and its absence counts from then.
+    return to_ns(options.timeout_s + soft_seconds(options));
 }
 
 xprtrdma::RecoveryOptions recovery_of(const Options& options) noexcept {

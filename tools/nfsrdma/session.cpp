@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include <utility>
 
 #include "tools/device/open.hpp"
 #include "tools/nfsrdma/patience.hpp"
@@ -157,7 +158,8 @@ bool Session::open_transport(const SockAddr& server) {
     if (connections_->connected() < options_.nconnect) {
         complain("warning", "only " + std::to_string(connections_->connected()) + " of " +
                                 std::to_string(options_.nconnect) +
-                                " connections were made; going on with those");
+                                " connections were made; going on with those" +
+                                (connections_->recovering() != 0 ? ", and still trying" : ""));
     }
     if (truncated) {
         complain("warning",
@@ -198,17 +200,25 @@ void Session::tell_of_absence() {
 
 void Session::on_news_timer(Timer& timer) noexcept {
     Session& session = *static_cast<NewsTimer&>(timer).session;
-    const bool absent =
-        session.connections_ != nullptr && session.connections_->xprt().recovering();
-    if (absent && session.absent_ && !session.told_) {
-        session.told_ = true;
-        complain(session.server_.server(), "no connection; still trying");
-    } else if (!absent && session.told_) {
-        session.told_ = false;
-        complain(session.server_.server(), "connected again");
-    }
-    session.absent_ = absent;
+    if (session.connections_ != nullptr) session.tell_news(*session.connections_);
     session.loop_->arm(timer, session.loop_->now_ns() + kNewsNs);
+}
+
+// What lasts from one look to the next, and was not told yet; that all is well again, at once.
+void Session::tell_news(const Connections& connections) {
+    const std::uint32_t there = connections.connected();
+    Presence now = Presence::all;
+    if (connections.recovering() != 0) now = there == 0 ? Presence::none : Presence::some;
+    const bool lasts = std::exchange(seen_, now) == now || now == Presence::all;
+    if (now == told_ || !lasts) return;
+    told_ = now;
+    std::string news = "no connection; still trying";
+    if (now == Presence::all) news = "connected again";
+    if (now == Presence::some) {
+        news = std::to_string(there) + " of " + std::to_string(connections.count()) +
+               " connections; still trying";
+    }
+    complain(server_.server(), news);
 }
 
 // The first signal ends the connection, and with it, in order, all that waits for an answer; the
@@ -247,7 +257,7 @@ void Session::on_signal(FdWatch& watch, std::uint32_t /*events*/) noexcept {
 
 std::vector<Statistic> Session::statistics(const Moved& moved) {
     return statistics_of(connections_->counters(), connections_->io_counters(),
-                         nfs_->rpc_counters(), moved);
+                         nfs_->rpc_counters(), nfs_->counters(), moved);
 }
 
 void Session::print_stats(const Moved& moved) {

@@ -42,7 +42,10 @@ class Session final : public Calls {
     static void on_signal(FdWatch& watch, std::uint32_t events) noexcept;
     void tell_of_absence();
     static void on_news_timer(Timer& timer) noexcept;
+    void tell_news(const Connections& connections);
 
+    // How many connections there are of those that are wanted.
+    enum class Presence : std::uint8_t { all, some, none };
     struct SignalWatch final : FdWatch {
         using FdWatch::FdWatch;
         Session* session = nullptr;
@@ -54,7 +57,7 @@ class Session final : public Calls {
     Options options_;
     std::unique_ptr<Loop> loop_;
     NewsTimer news_timer_{on_news_timer};
-    bool absent_ = false, told_ = false;
+    Presence seen_ = Presence::all, told_ = Presence::all;
     std::unique_ptr<verbs::Device> device_;
     std::unique_ptr<Connections> connections_;
     std::unique_ptr<nfs::client::Client> nfs_;

@@ -16,7 +16,7 @@ std::string number(const Statistic& statistic) {
 
 std::vector<Statistic> statistics_of(const xprtrdma::TransportCounters& rdma,
                                      const pools::IoCounters& io, const sunrpc::ClntCounters& rpc,
-                                     const Moved& moved) {
+                                     const nfs::client::ClientCounters& nfs, const Moved& moved) {
     const auto n = [](std::uint64_t value) { return static_cast<double>(value); };
     const double keyed = n(rdma.read_chunk_calls + rdma.write_chunk_calls + rdma.reply_chunk_calls +
                            rdma.long_calls);
@@ -47,6 +47,10 @@ std::vector<Statistic> statistics_of(const xprtrdma::TransportCounters& rdma,
         {"resends", n(rdma.resends), true},
         {"recover_seconds_max", n(rdma.recover_ns_max) / static_cast<double>(kNsPerSec), false},
         {"pings", n(rdma.pings), true},
+        {"commits", n(nfs.commits), true},
+        {"rewrites", n(nfs.rewrites), true},
+        {"resolved", n(nfs.resolved), true},
+        {"unresolved", n(nfs.unresolved), true},
     };
 }
 

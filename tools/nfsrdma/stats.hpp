@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "nfs/client/client.hpp"
 #include "sunrpc/clnt.hpp"
 #include "tools/nfsrdma/json.hpp"
 #include "xprtrdma/transport.hpp"
@@ -24,7 +25,7 @@ struct Statistic {
 
 std::vector<Statistic> statistics_of(const xprtrdma::TransportCounters& rdma,
                                      const pools::IoCounters& io, const sunrpc::ClntCounters& rpc,
-                                     const Moved& moved);
+                                     const nfs::client::ClientCounters& nfs, const Moved& moved);
 std::string to_text(const std::vector<Statistic>& statistics);
 void add_to(JsonObject& object, const std::vector<Statistic>& statistics);
 

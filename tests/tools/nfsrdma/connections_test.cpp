@@ -60,11 +60,12 @@ class ConnectionsTest : public ::testing::Test {
         EXPECT_TRUE(world.run_until([this] { return listener->idle(); }, kLimitNs));
         listener.reset();
     }
-    Result<void> connect(std::uint32_t count) {
+    Result<void> connect(std::uint32_t count, bool first_too = false) {
         xprtrdma::TransportOptions options;
         options.demand.credits = 8;
         options.demand.max_payload = 128 << 10;
         options.recovery.on = true;
+        options.recovery.first_too = first_too;
         std::optional<Result<void>> outcome;
         auto made = Connections::create(
             faulty != nullptr ? *faulty : *world.client, LoopWorld::server_address(), options,
@@ -234,6 +235,17 @@ TEST_F(ConnectionsTest, FewerThanAskedForServe) {
     ASSERT_TRUE(connect(4));
     EXPECT_EQ(connections->connected(), 2u);
     EXPECT_EQ(connections->count(), 4u);
+    mount();
+    write(1 << 20, 0, {});
+    expect_file(1 << 20);
+}
+
+// Those that are refused go on trying, and nobody waits for them.
+TEST_F(ConnectionsTest, FewerThanAskedForServeWhileTheOthersTry) {
+    listen(2);
+    ASSERT_TRUE(connect(4, true));
+    EXPECT_EQ(connections->connected(), 2u);
+    EXPECT_EQ(connections->recovering(), 2u);
     mount();
     write(1 << 20, 0, {});
     expect_file(1 << 20);
