@@ -252,16 +252,23 @@ Result<sunrpc::Payload> Client::get_payload(std::uint32_t bytes) noexcept {
     return payload;
 }
 
-// One at a time: what it lets go wakes whoever waits.
+// One at a time, and not for little while more is being written: what a server makes durable costs
+// it by the COMMIT. What is let go wakes whoever waits.
 void Client::relieve() noexcept {
     if (payload_wanted_ == 0) return;
     PayloadHolder* most = nullptr;
+    std::uint32_t could_let_go = 0;
+    bool awaits_more = false;
     for (PayloadHolder& holder : holders_) {
         if (holder.letting_go()) return;
         const std::uint32_t kept = holder.could_let_go();
+        could_let_go += kept;
+        awaits_more = awaits_more || holder.awaits_more();
         if (kept != 0 && (most == nullptr || kept > most->could_let_go())) most = &holder;
     }
-    if (most != nullptr) most->let_go();
+    if (most == nullptr) return;
+    if (awaits_more && could_let_go < xprt().limits().slots / 2) return;
+    most->let_go();
 }
 
 // Whether the answer waits for a check: the call was sent twice, and what it says may come of that.

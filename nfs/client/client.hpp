@@ -125,6 +125,8 @@ class PayloadHolder : public ListHook<PayloadHolder> {
   public:
     virtual std::uint32_t could_let_go() const noexcept = 0;  // payloads
     virtual bool letting_go() const noexcept = 0;
+    // Answers are awaited, each of which calls Client::relieve: there will be more to let go.
+    virtual bool awaits_more() const noexcept = 0;
     // Begins to. Client::relieve is called when that has ended.
     virtual void let_go() noexcept = 0;
 
@@ -161,12 +163,14 @@ class Client {
     const TransferSizes& sizes() const noexcept { return sizes_; }
 
     // The transport's, with its errors. Where that is dry, whoever keeps most for a COMMIT is asked
-    // to commit.
+    // to commit, when that is worth it or nothing else will bring any.
     Result<sunrpc::Payload> get_payload(std::uint32_t bytes) noexcept;
     void add(PayloadHolder& holder) noexcept { holders_.push_back(holder); }
     void remove(PayloadHolder& holder) noexcept { holders_.erase(holder); }
     // Asks again, if somebody still wants memory: a holder has more to let go than before.
     void relieve() noexcept;
+    // A holder is about to release some: whoever waits is woken, and asks again.
+    void note_release() noexcept { payload_wanted_ = 0; }
 
     std::uint64_t timeout_ns = 60 * kNsPerSec;  // of every answer
     // For so long a call that is answered with NFS3ERR_JUKEBOX is repeated, with a new XID each

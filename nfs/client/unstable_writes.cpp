@@ -44,6 +44,7 @@ void UnstableWrites::begin(const Options& options) noexcept {
     outcome = Outcome{};
     bytes_ = 0;
     forgotten_ = 0;
+    changed_verifier_ = true;
 }
 
 Result<UnstableWrites::Piece*> UnstableWrites::take(std::uint32_t bytes) noexcept {
@@ -124,6 +125,7 @@ void UnstableWrites::on_write(Op& op) noexcept {
 void UnstableWrites::take_answer(Piece& piece) noexcept {
     const WRITE3resok& ok = piece.op_.res.WRITE3res_u.resok;
     const WriteVerifier verifier(ok.verf);
+    told(verifier);
     if (piece.at_ == 0) {
         piece.verifier_ = verifier;
     } else if (verifier != piece.verifier_) {
@@ -161,6 +163,12 @@ void UnstableWrites::written(Piece& piece) noexcept {
     client_.relieve();
 }
 
+void UnstableWrites::told(const WriteVerifier& verifier) noexcept {
+    if (verifier == newest_) return;
+    newest_ = verifier;
+    changed_verifier_ = true;
+}
+
 // The newest that was told. What is kept under another one was forgotten, as likely as not: to
 // write it once too often does no harm.
 void UnstableWrites::note_verifier(const WriteVerifier& verifier) noexcept {
@@ -180,6 +188,7 @@ void UnstableWrites::note_verifier(const WriteVerifier& verifier) noexcept {
 
 // False: it has failed.
 bool UnstableWrites::note_forgotten() noexcept {
+    if (!std::exchange(changed_verifier_, false)) return true;
     if (++forgotten_ <= kForgottenMax) return true;
     fail(
         Outcome::failed(Error{Errc::bad_message, 0, "the server's write verifier keeps changing"}));
@@ -201,7 +210,9 @@ void UnstableWrites::on_commit(Op& op) noexcept {
     if (!op.outcome.ok()) {
         self.fail(op.outcome);
     } else if (self.outcome.ok()) {
-        self.settle(WriteVerifier(self.commit_.res.COMMIT3res_u.resok.verf));
+        const WriteVerifier verifier(self.commit_.res.COMMIT3res_u.resok.verf);
+        self.told(verifier);
+        self.settle(verifier);
     }
     self.pump();
     self.client_.relieve();
@@ -238,6 +249,7 @@ void UnstableWrites::fail(const Outcome& why) noexcept {
 }
 
 void UnstableWrites::release(Piece& piece) noexcept {
+    client_.note_release();
     // Dies at the end, and may then wake others.
     const sunrpc::Payload payload = std::move(piece.payload_);
     piece.state_ = Piece::State::free;

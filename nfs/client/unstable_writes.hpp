@@ -65,6 +65,7 @@ class UnstableWrites final : public PayloadHolder {
         std::uint32_t pieces = 0, depth = 0, commit_after = 0;
     };
     // Verifiers that change so often in a row, without any COMMIT that succeeds, are no restarts.
+    // However many pieces one change has cost, it is one.
     static constexpr std::uint32_t kForgottenMax = 16;
 
     UnstableWrites(Client& client, const Limits& limits);
@@ -106,6 +107,7 @@ class UnstableWrites final : public PayloadHolder {
     // PayloadHolder
     std::uint32_t could_let_go() const noexcept override { return kept_.size(); }
     bool letting_go() const noexcept override { return committing(); }
+    bool awaits_more() const noexcept override { return writing_ != 0; }
     void let_go() noexcept override { commit(); }
 
   private:
@@ -115,6 +117,7 @@ class UnstableWrites final : public PayloadHolder {
     void send(Piece& piece) noexcept;
     void take_answer(Piece& piece) noexcept;
     void written(Piece& piece) noexcept;
+    void told(const WriteVerifier& verifier) noexcept;
     void note_verifier(const WriteVerifier& verifier) noexcept;
     bool note_forgotten() noexcept;
     void write_anew(Piece& piece) noexcept;
@@ -129,7 +132,9 @@ class UnstableWrites final : public PayloadHolder {
     List<Piece, Piece> free_, waiting_, kept_;
     List<Piece, Piece> committing_;  // written before the COMMIT that is under way was sent
     std::uint32_t filling_ = 0, writing_ = 0;
-    std::uint32_t forgotten_ = 0;  // times in a row
+    WriteVerifier newest_;           // of the last answer
+    bool changed_verifier_ = false;  // since forgotten_ was last counted
+    std::uint32_t forgotten_ = 0;    // times in a row
     std::uint64_t bytes_ = 0;
     std::uint64_t next_number_ = 0;
     bool settling_ = false;  // the answer of a COMMIT is being looked at

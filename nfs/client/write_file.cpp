@@ -106,6 +106,8 @@ void FileWriter::fail(const Outcome& why) noexcept {
 
 void FileWriter::maybe_finish() noexcept {
     if (!running_ || finishing_ || writes_.under_way() != 0) return;
+    // Memory that was let go may have woken us before on_changed could tell.
+    if (outcome.ok()) outcome = writes_.outcome;
     if (outcome.ok()) {
         if (!input_ended_) return;  // waits for memory
         if (writes_.kept() != 0) {

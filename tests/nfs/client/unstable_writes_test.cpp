@@ -205,7 +205,8 @@ TEST_F(UnstableWritesTest, PieceLessIsToldAgain) {
     writes->give_back(writes->piece(1));
 }
 
-// Memory runs dry for somebody else: who keeps most commits, and nobody else does.
+// Memory runs dry for somebody else: who keeps most commits, and nobody else does before somebody
+// asks again.
 TEST_F(UnstableWritesTest, DryMemoryMakesTheOneWhoKeepsMostCommit) {
     begin();
     std::unique_ptr<UnstableWrites> other = make({.pieces = 8, .depth = 2, .commit_after = 6});
@@ -221,9 +222,30 @@ TEST_F(UnstableWritesTest, DryMemoryMakesTheOneWhoKeepsMostCommit) {
     EXPECT_TRUE(writes->committing());
     EXPECT_FALSE(other->committing());
     world.run_idle();
-    EXPECT_EQ(fake.commits, 1u + 1u);  // nobody took the memory: the other one gave its as well
+    EXPECT_EQ(fake.commits, 1u);
+    EXPECT_EQ(xprt.payloads_in_use(), 2u);
+    other->commit();
+    world.run_idle();
     EXPECT_EQ(xprt.payloads_in_use(), 0u);
     EXPECT_TRUE(static_cast<bool>(client.get_payload(kPiece)));
+}
+
+// A COMMIT of little is not worth it while more is being written.
+TEST_F(UnstableWritesTest, DryMemoryWaitsForMoreToCommit) {
+    xprt.options().latency_ns = kNsPerMs;
+    begin({.pieces = 64, .depth = 2, .commit_after = 32});
+    for (std::uint64_t i = 0; i < 8; ++i)
+        write(*writes, i);
+    EXPECT_FALSE(client.get_payload(kPiece));
+    ASSERT_TRUE(world.run_until([&] { return writes->committing(); }));
+    EXPECT_EQ(writes->kept(), xprt.limits().slots / 2);
+    ASSERT_TRUE(world.run_until([&] { return !writes->committing(); }));
+    // Nobody asked again.
+    world.run_idle();
+    EXPECT_EQ(fake.commits, 1u);
+    EXPECT_EQ(writes->kept(), 4u);
+    commit_all();
+    expect_file(8);
 }
 
 // It was all in flight when memory ran dry: the wish is remembered until something can be let go.
@@ -234,7 +256,9 @@ TEST_F(UnstableWritesTest, DryMemoryIsRememberedUntilSomethingIsKept) {
     EXPECT_FALSE(client.get_payload(kPiece));
     EXPECT_EQ(writes->kept(), 0u);
     world.run_idle();
-    EXPECT_TRUE(writes->empty());
+    EXPECT_EQ(fake.commits, 1u);
+    EXPECT_LE(xprt.payloads_in_use(), 4u);
+    commit_all();
     expect_file(8);
 }
 
@@ -265,6 +289,31 @@ TEST_F(UnstableWritesTest, FailureLetsGoWhatIsKeptAndTheRestWithItsAnswer) {
     EXPECT_FALSE(writes->empty());
     world.run_idle();
     EXPECT_TRUE(writes->empty());
+}
+
+// Every piece has one half of each boot, and is told of by itself: it was one restart.
+TEST_F(UnstableWritesTest, OneRestartThatManyPiecesTellOfIsOne) {
+    constexpr std::uint32_t kPieces = 2 * UnstableWrites::kForgottenMax;
+    testing::DirectOptions options;
+    options.slots = options.requests = options.client_payload_runs = kPieces;
+    options.max_payload = kPiece;
+    testing::DirectXprt wide(*world.loop, fake.dispatcher, options);
+    Client its_client(wide, nullptr);
+    UnstableWrites its(its_client,
+                       {.pieces = 2 * kPieces, .depth = kPieces, .commit_after = kPieces});
+    its.changed = [](UnstableWrites&) noexcept {};
+    its.begin({.file = handle, .stable = false});
+    fake.write_most = kPiece / 2;
+    fake.restart_after_write = kPieces;
+    for (std::uint64_t i = 0; i < kPieces; ++i)
+        write(its, i);
+    ASSERT_TRUE(world.run_until([&] {
+        if (its.under_way() == 0) its.commit();
+        return its.empty();
+    }));
+    EXPECT_TRUE(its.outcome.ok()) << to_string(its.outcome);
+    EXPECT_EQ(its_client.counters().rewrites, kPieces);
+    expect_file(kPieces);
 }
 
 TEST_F(UnstableWritesTest, ServerThatForgetsAfterEachCommitIsGivenUp) {
