@@ -77,6 +77,8 @@ class CompletionQueue : public Pollable {
   public:
     // Runs Cqe::done of at most a batch of completions, in order; returns how many.
     std::uint32_t poll() noexcept override = 0;
+    // Nothing comes from it any more, and no queue pair can be made with it: another is needed.
+    virtual bool failed() const noexcept { return false; }
 };
 
 // One reliable connection's queues.

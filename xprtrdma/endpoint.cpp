@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/assert.hpp"
 
@@ -90,6 +91,12 @@ void Endpoint::drop_id() noexcept {
 Result<verbs::QueuePair*> Endpoint::renew() {
     NR_ASSERT(state_ == State::closed);
     drop_id();
+    if (cq_->failed()) {  // else no attempt would ever succeed
+        NR_TRY_ASSIGN(auto fresh, device_.create_cq(parameters_.cq_entries));
+        device_.loop().remove(*cq_);
+        cq_ = std::move(fresh);
+        device_.loop().add(*cq_);
+    }
     NR_TRY_ASSIGN(verbs::QueuePair* const qp, make_id());
     why_.reset();
     inline_limits_ = {};

@@ -29,6 +29,7 @@ class RdmaCq final : public CompletionQueue {
     std::uint32_t poll() noexcept override;
     // Asks for an event at the next completion; false when it is to be polled once more.
     bool arm() noexcept override;
+    bool failed() const noexcept override { return failed_; }
 
     RdmaDevice& device() const noexcept { return device_; }
     ibv_cq& handle() const noexcept { return *cq_; }

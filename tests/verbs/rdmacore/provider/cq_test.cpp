@@ -97,6 +97,7 @@ TEST_F(CqOfAnyDevice, InErrorEndsItsOwnConnectionsOnly) {
     other->set_owner(&other_owner);
     other->set_ready();
     ASSERT_TRUE(post("s."));
+    EXPECT_FALSE(cq->failed());
     ibv_async_event event{};
     event.event_type = IBV_EVENT_CQ_ERR;
     event.element.cq = &cq->handle();
@@ -106,6 +107,8 @@ TEST_F(CqOfAnyDevice, InErrorEndsItsOwnConnectionsOnly) {
     EXPECT_EQ(owner.fatal, 1u);
     EXPECT_FALSE(device->gone());
     EXPECT_FALSE(other->in_error());
+    EXPECT_TRUE(cq->failed());
+    EXPECT_FALSE(other_cq->failed());
     EXPECT_EQ(other_owner.fatal, 0u);
     poll();
     EXPECT_TRUE(sends[0].flushed());
