@@ -44,11 +44,23 @@ std::string line_of_rdma(const verbs::Device& device, const verbs::rdmacore::Opt
     return line + ": " + keys_of(device);
 }
 
+// Faults are softroce's own: with some asked for, --device auto means it.
+Kind kind_of(const Request& request) noexcept {
+    const bool automatic = request.choice.kind == Kind::automatic;
+    return automatic && request.faults.on_device() ? Kind::softroce : request.choice.kind;
+}
+
+Result<void> check_faults(const Request& request) noexcept {
+    if (!request.faults.on_device() || request.choice.kind != Kind::rdmacore) return {};
+    return Error{Errc::unsupported, 0, "the faults that are asked for are softroce's alone"};
+}
+
 // Why --device auto takes softroce: there was no device, or it may not be used.
 std::string line_of_soft(const Request& request, const Error& error,
                          const std::string& unlockable) {
     std::string line = "softroce";
     if (request.choice.kind != Kind::automatic) return line;
+    if (request.faults.on_device()) return line + ": faults are asked for, which are its own";
     if (!built_with_rdmacore()) return line + ": built without rdma-core";
     constexpr const char* kCannot = ": the kernel's RDMA device cannot be used: ";
     if (!unlockable.empty()) return line + kCannot + unlockable;
@@ -124,10 +136,11 @@ std::string explain(const Request& request, const Error& error) {
 }
 
 Result<Opened> open(Loop& loop, const Request& request) {
+    NR_TRY(check_faults(request));
     Opened out;
     Error none{Errc::unsupported, 0, ""};
     std::string refusal;
-    if (request.choice.kind != Kind::softroce) {
+    if (kind_of(request) != Kind::softroce) {
         Result<verbs::rdmacore::Options> options = rdma_options(request);
         Result<std::unique_ptr<verbs::Device>> device =
             options ? open_rdma_device(loop, *options) : options.error();
@@ -149,11 +162,12 @@ Result<Opened> open(Loop& loop, const Request& request) {
 
 Result<std::unique_ptr<DeviceSet>> DeviceSet::create(std::span<Loop* const> loops,
                                                      const Request& request) {
+    NR_TRY(check_faults(request));
     // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): private constructor
     std::unique_ptr<DeviceSet> self(new DeviceSet);
     Error none{Errc::unsupported, 0, ""};
     std::string refusal;
-    if (request.choice.kind != Kind::softroce) {
+    if (kind_of(request) != Kind::softroce) {
         Result<verbs::rdmacore::Options> options = rdma_options(request);
         Result<std::unique_ptr<RdmaDevices>> devices =
             options ? RdmaDevices::create(loops, *options) : options.error();

@@ -27,7 +27,8 @@ struct Request {
     // active, the address that leads to the peer, with that port where it is free.
     std::optional<SockAddr> bind;
     std::uint16_t peer_udp_port = verbs::softroce::kRoceV2Port;  // softroce
-    verbs::softroce::FaultSpec faults{};                         // softroce
+    // softroce, which --device auto then means; Errc::unsupported with rdmacore.
+    verbs::softroce::FaultSpec faults{};
     std::uint64_t fault_seed = 1;
     // rdmacore: how keys are made; `automatic` is for the device to say.
     verbs::rdmacore::Strategy strategy = verbs::rdmacore::Strategy::automatic;

@@ -51,6 +51,25 @@ TEST_F(OpenDevice, RdmacoreThatIsNotThereSaysWhatIs) {
     }
 }
 
+// A run without the faults that were asked for would say nothing.
+TEST_F(OpenDevice, FaultsMakeAutoSoftrocesAndRdmacoreAnError) {
+    Request wanted = request("auto", "127.0.0.1");
+    wanted.faults.link.loss_ppm = 1000;
+    auto opened = open(*loop, wanted);
+    ASSERT_TRUE(static_cast<bool>(opened)) << to_string(opened.error());
+    EXPECT_TRUE(is_softroce(*opened->device));
+    EXPECT_NE(opened->line.find("faults"), std::string::npos) << opened->line;
+    wanted.choice = *parse_choice("rdmacore:no_such_device");
+    auto refused = open(*loop, wanted);
+    ASSERT_FALSE(static_cast<bool>(refused));
+    EXPECT_NE(explain(wanted, refused.error()).find("faults"), std::string::npos);
+    Loop* const loops[] = {loop.get()};
+    wanted.passive = true;
+    auto set = DeviceSet::create(loops, wanted);
+    ASSERT_FALSE(static_cast<bool>(set));
+    EXPECT_NE(explain(wanted, set.error()).find("faults"), std::string::npos);
+}
+
 TEST_F(OpenDevice, APortThatIsTakenIsNamed) {
     Request first = request("softroce", "127.0.0.1");
     first.bind = *SockAddr::parse("127.77.1.1:4999", 0);
