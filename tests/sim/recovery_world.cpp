@@ -1,8 +1,12 @@
 #include "tests/sim/recovery_world.hpp"
 
+#include <array>
 #include <functional>
 
 #include <gtest/gtest.h>
+
+#include "base/bytes.hpp"
+#include "base/prng.hpp"
 
 namespace nfsrdma::test {
 namespace {
@@ -12,6 +16,14 @@ const SockAddr kClient = SockAddr::v4(0x7F000101, soft::kRoceV2Port);
 const SockAddr kServer = SockAddr::v4(0x7F000102, soft::kRoceV2Port);
 constexpr std::uint16_t kPort = 20049;
 constexpr std::uint64_t kSettleNs = 60 * kNsPerSec;
+
+nfs::HandleKey key_of(std::uint64_t seed) {
+    Prng prng(seed);
+    std::array<std::byte, nfs::HandleKey::kFileBytes> secret{};
+    for (std::size_t i = 0; i < secret.size(); i += 8)
+        store_be64(&secret[i], prng.next());
+    return nfs::HandleKey(secret);
+}
 
 template <class T>
 T must(Result<T> result) {
@@ -26,7 +38,7 @@ bool RecoveryWorld::Silence::on_frame(soft::LoopFrame& frame) noexcept {
 }
 
 RecoveryWorld::RecoveryWorld(const Options& options)
-    : options_(options), vfs_(std::make_shared<UnstableVfs>()) {
+    : options_(options), vfs_(std::make_shared<UnstableVfs>()), key_(key_of(options.seed)) {
     loop_ = must(Loop::create({.backend = LoopBackend::simulated, .clock = &clock_}));
     net_ = std::make_unique<soft::LoopNet>(*loop_, options.seed, soft::LinkFaults{},
                                            soft::LoopNetOptions{.frames = 1024});

@@ -69,7 +69,7 @@ class RecoveryWorld {
     std::unique_ptr<verbs::softroce::LoopNet> net_;
     Silence silence_;
     std::shared_ptr<UnstableVfs> vfs_;
-    nfs::HandleKey key_ = nfs::HandleKey::random();
+    const nfs::HandleKey key_;  // of the seed
     std::unique_ptr<Life> life_;
     std::uint64_t replayed_before_ = 0;
     std::unique_ptr<verbs::Device> client_device_;
