@@ -28,7 +28,8 @@ sunrpc::ReplyCacheOptions cache_options(const ServiceOptions& options) {
 
 svcrdma::PeerLimits peer_limits(const PeerOptions& options, std::uint32_t loops) {
     constexpr std::uint32_t kRemembered = 4096;  // beside those that are connected
-    constexpr std::uint32_t kHandshakes = 32;    // a peer that ends none locks out nobody else
+    // A peer that ends none locks out nobody else; a machine may start 256 mounts at once.
+    constexpr std::uint32_t kHandshakes = 256;
     svcrdma::PeerLimits out;
     out.connections_max = options.connections;
     out.handshakes_max = kHandshakes;

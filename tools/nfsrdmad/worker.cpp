@@ -12,7 +12,7 @@ constexpr std::uint64_t kIdleCheckNs = 5 * kNsPerMs;
 constexpr std::uint32_t kHelperThreads = 16;
 // Connections of a loop that are being made: fewer than softroce has room for (kCmHalfOpenMax), so
 // that who is too many is told.
-constexpr std::uint32_t kHandshakes = 192;
+constexpr std::uint32_t kHandshakes = 448;
 
 }  // namespace
 

@@ -20,7 +20,7 @@ class RdmaCmId;
 class RdmaDevice;
 class RdmaListener;
 
-inline constexpr std::uint32_t kHalfOpenMax = 256;  // requests without an established connection
+inline constexpr std::uint32_t kHalfOpenMax = 512;  // requests without an established connection
 
 // An event of librdmacm, copied so that it could be acknowledged.
 struct RawEvent {

@@ -40,7 +40,7 @@ class SoftListener;
 
 inline constexpr std::uint32_t kCmLoopBits = 6, kCmSlotBits = 14;  // of a local communication id
 inline constexpr std::uint32_t kCmIdsMax = 1u << kCmSlotBits;      // of one device
-inline constexpr std::uint32_t kCmHalfOpenMax = 256;  // requests without an established connection
+inline constexpr std::uint32_t kCmHalfOpenMax = 512;  // requests without an established connection
 inline constexpr std::uint32_t kCmRequestsPerSec = 8192;  // token bucket
 inline constexpr std::uint32_t kCmRequestBurst = 2048;
 inline constexpr std::uint32_t kCmLingersMax = 256;

@@ -123,8 +123,9 @@ TEST_F(HttpTextTest, SilentPeersAreInNobodysWay) {
     for (int i = 0; i < 40; ++i) {  // more than are served at once
         silent.push_back(connect());
         say(silent.back(), "GET /met");
-        if (i % 10 == 0)
+        if (i % 10 == 0) {
             EXPECT_NE(ask("GET /metrics HTTP/1.1\r\n\r\n").find(" 200 OK"), std::string::npos);
+        }
     }
     EXPECT_NE(ask("GET /metrics HTTP/1.1\r\n\r\n").find(" 200 OK"), std::string::npos);
     EXPECT_EQ(asked, 5);
