@@ -142,9 +142,11 @@ int stress(const Options& options, const tool::Url& url, std::unique_ptr<ServerP
     const Signals signals(*loop, run);
     std::optional<ServerFaults> faults;
     if (own != nullptr && options.faults.on_server()) {
-        const auto trouble_of_server = [&run](const std::string& what) { run.trouble(what); };
         run.at_work(
-            [&] { faults.emplace(*loop, *own, options.faults, options.seed, trouble_of_server); },
+            [&] {
+                faults.emplace(*loop, *own, options.faults, options.seed,
+                               [&run](const std::string& what) { run.trouble(what); });
+            },
             [&] { faults->end(); });
     }
     StressResult result = run.run();
@@ -170,9 +172,10 @@ std::string understand(Options& options, const std::string& faults) {
         std::error_code error;
         options.serve = std::filesystem::canonical(options.serve, error).string();
         if (error) return "--serve: " + error.message();
-        if (devices::parse_choice(options.device)->kind == devices::Kind::rdmacore)
+        if (devices::parse_choice(options.device)->kind == devices::Kind::rdmacore) {
             return "--serve starts a server of softroce, which --device " + options.device +
                    " does not reach";
+        }
         options.device = "softroce";
     }
     const auto spec = verbs::softroce::parse_faults(faults, why);

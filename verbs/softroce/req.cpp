@@ -137,9 +137,10 @@ bool SoftQp::send_read_request(SendWqe& wqe, Budget& budget) noexcept {
     }
     req_.cursor_psn += packets;
     req_.reads[req_.reads_tail++ % kReadDepthMax] = {req_.cursor_psn, cost};
-    if (req_.retry_deadline_ns != 0)  // the READ's time counts, not that of what went before it
+    if (req_.retry_deadline_ns != 0) {  // the READ's time counts, not that of what went before it
         req_.retry_deadline_ns =
             std::max(req_.retry_deadline_ns, device_.now_ns() + ack_timeout_ns());
+    }
     device_.add_read_bytes(cost);
     req_.sent_psn = std::max(req_.sent_psn, req_.cursor_psn);
     budget.take(kPacketCost);
