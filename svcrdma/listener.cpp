@@ -4,6 +4,7 @@
 
 #include "base/bytes.hpp"
 #include "rpcrdma/private_data.hpp"
+#include "svcrdma/registered.hpp"
 #include "svcrdma/transport.hpp"
 
 namespace nfsrdma::svcrdma {
@@ -102,8 +103,7 @@ Result<void> Acceptor::start(const SockAddr& local) {
     if (options.first_credits != 0)
         server_.provision.send_wrs = std::min(server_.provision.send_wrs, kSendWrsMax);
     NR_TRY_ASSIGN(server_.pd, server_.device.alloc_pd());
-    const std::size_t shared = PayloadRuns::arena_bytes(options)  // payloads and messages
-                               + pools::kPageSize;                // zeros
+    const std::size_t shared = shared_bytes(options);
     if (!server_.charge(shared))
         return Error{Errc::too_big, 0, "the memory budget is too small for the payloads of a loop"};
     charged_ = shared;

@@ -8,14 +8,9 @@
 
 namespace nfsrdma::svcrdma {
 
-namespace {
-
-std::size_t slab_bytes(const ServerOptions& options, std::uint32_t receives) noexcept {
-    return align_up(std::size_t{receives} * options.demand.inline_size,
-                    std::size_t{pools::kPageSize});
+std::size_t slab_bytes(const ServerOptions& options, std::uint32_t count) noexcept {
+    return align_up(std::size_t{count} * options.demand.inline_size, std::size_t{pools::kPageSize});
 }
-
-}  // namespace
 
 // One slab for the first credits, one each time that they double (Server::more_credits).
 std::size_t slabs_bytes(const ServerOptions& options, const pools::Provision& provision) noexcept {

@@ -10,6 +10,8 @@
 // what is registered keeps it from everybody else.
 namespace nfsrdma::svcrdma {
 
+// So many inline buffers.
+std::size_t slab_bytes(const ServerOptions& options, std::uint32_t count) noexcept;
 // Inline buffers of one connection when it is at its largest; `provision` is that of for_server.
 std::size_t slabs_bytes(const ServerOptions& options, const pools::Provision& provision) noexcept;
 // Of one connection, to send backward calls from and to receive their replies in.

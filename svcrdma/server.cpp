@@ -45,7 +45,7 @@ std::uint32_t Server::first_transfers() const noexcept {
 }
 
 std::size_t Server::slab_bytes(std::uint32_t count) const noexcept {
-    return align_up(std::size_t{count} * options.demand.inline_size, std::size_t{pools::kPageSize});
+    return svcrdma::slab_bytes(options, count);
 }
 
 std::size_t Server::slabs_bytes_max() const noexcept {

@@ -51,6 +51,13 @@ struct WriteCall : Call {
     blob::WriteRes write_res{};
 };
 
+struct CountingWaiter final : SlotWaiter {
+    CountingWaiter() {
+        wake = [](SlotWaiter& self) noexcept { ++static_cast<CountingWaiter&>(self).woken; };
+    }
+    int woken = 0;
+};
+
 class XprtGroupTest : public ::testing::Test {
   protected:
     XprtGroupTest() { dispatcher.add(blob::program(table, state)); }
@@ -310,10 +317,7 @@ TEST_F(XprtGroupTest, MemoryOfAllIsGivenOutAndWakes) {
     const Result<Payload> none = group->get_payload(kBytes);
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error().code, Errc::again);
-    struct Waiter final : SlotWaiter {
-        int woken = 0;
-    } waiter;
-    waiter.wake = [](SlotWaiter& w) noexcept { ++static_cast<Waiter&>(w).woken; };
+    CountingWaiter waiter;
     group->wait_for_slot(waiter);
     held.pop_back();
     EXPECT_EQ(waiter.woken, 1);
@@ -338,10 +342,7 @@ TEST_F(XprtGroupTest, ConnectionThatComesBackWakesWhoWaitsForMemory) {
     const Result<Payload> none = group->get_payload(kBytes);
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error().code, Errc::again);
-    struct Waiter final : SlotWaiter {
-        int woken = 0;
-    } waiter;
-    waiter.wake = [](SlotWaiter& w) noexcept { ++static_cast<Waiter&>(w).woken; };
+    CountingWaiter waiter;
     group->wait_for_slot(waiter);
     xprts[1]->recover();
     EXPECT_EQ(waiter.woken, 1);
