@@ -93,6 +93,12 @@ class SocketServer {
     std::atomic<bool> raw{false};
 
   private:
+    // The port as accept() told it: a client that has gone already has none.
+    struct Peer {
+        UniqueFd fd;
+        std::uint16_t port = 0;
+    };
+
     UniqueFd bound(int type) {
         UniqueFd fd(::socket(local_.family(), type | SOCK_CLOEXEC, 0));
         if (::bind(fd.get(), local_.sa(), local_.sa_len()) != 0) return UniqueFd();
@@ -104,21 +110,20 @@ class SocketServer {
         return fd;
     }
     void run() {
-        std::vector<UniqueFd> peers;
+        std::vector<Peer> peers;
         for (;;) {
             std::vector<pollfd> fds{{stop_.get(), POLLIN, 0},
                                     {tcp_ ? tcp_.get() : -1, POLLIN, 0},
                                     {udp_ ? udp_.get() : -1, POLLIN, 0}};
-            for (const UniqueFd& peer : peers)
-                fds.push_back({peer.get(), POLLIN, 0});
+            for (const Peer& peer : peers)
+                fds.push_back({peer.fd.get(), POLLIN, 0});
             if (::poll(fds.data(), fds.size(), -1) < 0) return;
             if (fds[0].revents != 0) return;
             for (std::size_t i = 0; i < peers.size(); ++i)
-                if (fds[3 + i].revents != 0 && !serve_tcp(peers[i].get())) peers[i].reset();
-            if ((fds[1].revents & POLLIN) != 0)
-                peers.emplace_back(::accept4(tcp_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+                if (fds[3 + i].revents != 0 && !serve_tcp(peers[i])) peers[i].fd.reset();
+            if ((fds[1].revents & POLLIN) != 0) peers.push_back(accept());
             if ((fds[2].revents & POLLIN) != 0) serve_udp();
-            std::erase_if(peers, [](const UniqueFd& peer) { return !peer; });
+            std::erase_if(peers, [](const Peer& peer) { return !peer.fd; });
         }
     }
     SocketCall parse(Bytes message, bool tcp, std::uint16_t port) const {
@@ -134,18 +139,22 @@ class SocketServer {
         call.proc = load_be32(at + 20);
         return call;
     }
-    bool serve_tcp(int fd) {
+    Peer accept() {
+        sockaddr_storage name{};
+        socklen_t size = sizeof name;
+        auto* const sa = static_cast<sockaddr*>(static_cast<void*>(&name));
+        UniqueFd fd(::accept4(tcp_.get(), sa, &size, SOCK_CLOEXEC));
+        return {std::move(fd), SockAddr::from(sa).port()};
+    }
+    bool serve_tcp(const Peer& peer) {
+        const int fd = peer.fd.get();
         std::array<std::byte, 4> mark{};
         if (::recv(fd, mark.data(), mark.size(), MSG_WAITALL) != 4) return false;
         Bytes message(load_be32(mark.data()) & 0x7FFFFFFF);
         if (::recv(fd, message.data(), message.size(), MSG_WAITALL) !=
             static_cast<ssize_t>(message.size()))
             return false;
-        sockaddr_storage name{};
-        socklen_t size = sizeof name;
-        auto* const sa = static_cast<sockaddr*>(static_cast<void*>(&name));
-        EXPECT_EQ(::getpeername(fd, sa, &size), 0);
-        const Bytes answer = answer_(parse(std::move(message), true, SockAddr::from(sa).port()));
+        const Bytes answer = answer_(parse(std::move(message), true, peer.port));
         if (answer.empty()) return false;
         Bytes out;
         if (!raw) put_word(out, static_cast<std::uint32_t>(answer.size()) | 0x80000000);
