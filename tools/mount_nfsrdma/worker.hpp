@@ -1,0 +1,83 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "base/loop.hpp"
+#include "nfs/client/client.hpp"
+#include "tools/mount_nfsrdma/channel.hpp"
+#include "tools/mount_nfsrdma/job.hpp"
+#include "tools/nfsrdma/connections.hpp"
+#include "verbs/device.hpp"
+
+namespace nfsrdma::mount {
+
+// One loop of a mount: its thread, device, connection, NFS client, its part of /dev/fuse, and the
+// jobs that it works on.
+class Worker {
+  public:
+    // Connects, on the calling thread. Otherwise nullptr, and `why` says what is wrong and what to
+    // do; `again`: it may go well later (nobody listens, no answer).
+    static std::unique_ptr<Worker> open(const MountOptions& options, const SockAddr& server,
+                                        std::string& why, bool& again);
+    ~Worker();
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+
+    void join(Mount& mount, std::uint32_t index) noexcept;
+    // Serves what the kernel asks on `fd`, from the next turn of its loop on.
+    void serve(UniqueFd fd, fuse_session* session);
+    // Until the mount ends. On the thread that is to serve.
+    void run() noexcept;
+    // Any thread: ends run().
+    void stop() noexcept { loop_->stop(); }
+    // After run(): cancels what is under way, closes the connection, and waits, within
+    // `patience_ns`, until everything is home. False: it is not.
+    bool close(std::uint64_t patience_ns) noexcept;
+
+    Mount& mount() noexcept { return *mount_; }
+    Loop& loop() noexcept { return *loop_; }
+    nfs::client::Client& client() noexcept { return *client_; }
+    tool::Connections& connections() noexcept { return *connections_; }
+    Channel& channel() noexcept { return channel_; }
+    std::uint32_t index() const noexcept { return index_; }
+    // A call that waits for its answer, before the mount is served or after.
+    nfs::client::Outcome wait_for(nfs::client::Op& op, std::uint64_t timeout_ns) noexcept;
+
+    // Under Mount::lock, on this worker's thread.
+    void add(std::unique_ptr<Job> job) noexcept;
+    void end(Job& job) noexcept;  // destroyed in the next turn
+    std::unique_ptr<Job> take(Job& job) noexcept;
+    std::uint32_t jobs() const noexcept { return jobs_.size(); }
+    // Under Mount::lock, any thread: one of its jobs was interrupted.
+    void note_interrupt() noexcept;
+
+  private:
+    Worker();
+    static void on_bury(Task& task) noexcept;
+    static void on_look(Task& task) noexcept;
+    static void on_grace(Timer& timer) noexcept;
+    void look_at_interrupts() noexcept;
+
+    struct WorkerTask final : Task {
+        WorkerTask(Run go, Worker& owner) noexcept : Task(go), worker(owner) {}
+        Worker& worker;
+    };
+    struct WorkerTimer final : Timer {
+        WorkerTimer(Fire go, Worker& owner) noexcept : Timer(go), worker(owner) {}
+        Worker& worker;
+    };
+    Mount* mount_ = nullptr;
+    std::uint32_t index_ = 0;
+    std::unique_ptr<Loop> loop_;
+    std::unique_ptr<verbs::Device> device_;
+    std::unique_ptr<tool::Connections> connections_;
+    std::unique_ptr<nfs::client::Client> client_;
+    Channel channel_;
+    List<Job> jobs_, buried_;
+    WorkerTask bury_task_, look_task_;
+    WorkerTimer grace_timer_;
+    bool look_posted_ = false;
+};
+
+}  // namespace nfsrdma::mount
