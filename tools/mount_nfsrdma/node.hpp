@@ -10,6 +10,7 @@
 #include "base/list.hpp"
 #include "nfs/client/client.hpp"
 #include "tools/mount_nfsrdma/attributes.hpp"
+#include "tools/mount_nfsrdma/file_state.hpp"
 
 // The objects of the server that the kernel knows, and under which names. Everything here is read
 // and changed with Mount::lock held.
@@ -17,7 +18,6 @@ namespace nfsrdma::mount {
 
 class Node;
 class Worker;
-class FileState;  // ops_file: writes and read-ahead of one file, on its home loop
 struct InParent;
 struct OfChild;
 
@@ -52,6 +52,7 @@ class Node {
     // Its loop: where reads and writes of it are done. nullptr: not opened yet.
     Worker* home = nullptr;
     std::unique_ptr<FileState> file;
+    bool unwritten = false;  // WRITEs of it have no answer yet: `file` knows when they have
     // The name under which it waits for its last close; empty: it has an ordinary one.
     std::string silly_name;
     Node* silly_parent = nullptr;  // pinned

@@ -1,0 +1,28 @@
+#pragma once
+#include "base/list.hpp"
+
+namespace nfsrdma::mount {
+
+// The data of one file that is on its way: what was written and is not at the server, what was read
+// ahead. Belongs to the home loop of its node (Node::home): whoever wants something of it moves there
+// first (Job::move_to).
+class FileState {
+  public:
+    // Waits until all that was written before has been answered by the server.
+    struct Waiter : ListHook<Waiter> {
+        void (*ready)(Waiter& waiter) noexcept = nullptr;  // on the home loop, Mount::lock held
+    };
+    FileState() = default;
+    virtual ~FileState() = default;
+    FileState(const FileState&) = delete;
+    FileState& operator=(const FileState&) = delete;
+
+    // Once, never from inside; only while Node::unwritten.
+    virtual void when_written(Waiter& waiter) noexcept = 0;
+    virtual void stop_waiting(Waiter& waiter) noexcept = 0;  // no effect when it does not wait
+    // Another has changed the file, or a call of ours its size: nothing that was read is valid.
+    // Runs with Mount::lock held, on any loop.
+    virtual void drop_ahead() noexcept = 0;
+};
+
+}  // namespace nfsrdma::mount
