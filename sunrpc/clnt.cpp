@@ -62,6 +62,11 @@ std::uint32_t random_xid() noexcept {
 }  // namespace
 
 struct ClntLeaf {
+    // Whose credentials a call goes with; nullptr: AUTH_NONE.
+    static const AuthSys* sys_of(const Clnt& clnt, const Call& call) noexcept {
+        if (call.sys != nullptr) return call.sys;
+        return clnt.has_sys_ ? &clnt.sys_ : nullptr;
+    }
     static std::uint32_t args_max(const Call& call) noexcept {
         const std::uint32_t most =
             call.proc->args_max != nullptr ? call.proc->args_max(call.args) : kArgsMaxDefault;
@@ -99,13 +104,13 @@ struct ClntLeaf {
     }
 
     static Result<void> encode(Clnt& clnt, Call& call, Rqst& rqst) noexcept {
-        const AuthSys* const sys = clnt.has_sys_ ? &clnt.sys_ : nullptr;
         CallHeader header;
         header.xid = rqst.xid = clnt.next_xid_++;
         header.prog = clnt.prog_;
         header.vers = clnt.vers_;
         header.proc = call.proc_number;
-        NR_TRY_ASSIGN(const std::uint32_t used, encode_call(rqst.head_room, header, sys));
+        NR_TRY_ASSIGN(const std::uint32_t used,
+                      encode_call(rqst.head_room, header, sys_of(clnt, call)));
         XdrEncodeStream stream(rqst.head_room, used);
         if (call.args_in_payload) stream.set_item(call.proc->arg_item, call.args);
         // xdrproc_t takes void*, and XDR routines do not write while they encode.
@@ -124,8 +129,7 @@ struct ClntLeaf {
 
     // Takes a slot and sends.
     static Result<void> start(Clnt& clnt, Call& call) noexcept {
-        const std::uint32_t size =
-            call_header_size(clnt.has_sys_ ? &clnt.sys_ : nullptr) + args_max(call);
+        const std::uint32_t size = call_header_size(sys_of(clnt, call)) + args_max(call);
         NR_TRY_ASSIGN(Rqst* const rqst, clnt.xprt_.get_rqst_with(size, payload_of(call)));
         Result<void> sent = encode(clnt, call, *rqst);
         if (sent) sent = clnt.xprt_.send(*rqst);

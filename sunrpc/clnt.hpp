@@ -51,6 +51,8 @@ struct Call : ListHook<Call> {
     // Where a DDP result is to be placed: memory of a Payload of the Xprt; for a string its bound
     // and one byte more. Empty: nothing is offered for RDMA, and the item stays in the message.
     std::span<std::byte> result_room;
+    // Whose credentials it goes with; lives until `done`. nullptr: the Clnt's own.
+    const AuthSys* sys = nullptr;
     std::uint64_t timeout_ns = 60 * kNsPerSec;
     void* user = nullptr;
     // Runs once, on the loop, never from inside call(). `result` fails when no valid reply came

@@ -304,6 +304,7 @@ void Client::send(Op& op) noexcept {
     ++counters_.calls;
     op.outcome = Outcome{};
     op.call_.timeout_ns = timeout_ns;
+    op.call_.sys = op.sys;
     op.prepare();
     const Result<void> sent = (op.program_ == Op::Program::nfs ? nfs_ : mount_).call(op.call_);
     if (sent) return;

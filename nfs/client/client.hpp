@@ -72,6 +72,9 @@ class Op : public ListHook<Op> {
 
     Done done = nullptr;  // runs once, on the loop, never from inside start()
     void* user = nullptr;
+    // Whose credentials it goes with, repeats and checks included; lives until `done`. nullptr:
+    // the Client's own.
+    const sunrpc::AuthSys* sys = nullptr;
     Outcome outcome;
     bool pending() const noexcept { return client_ != nullptr; }
     // The call was sent more than once, and an error of it was taken for success (resend.hpp).

@@ -125,6 +125,7 @@ void ResendCheck::begin(Op& subject) noexcept {
     subject_ = &subject;
     comparing_ = has_attributes_ = false;
     expected_ = FileHandle{};
+    lookup_.sys = getattr_.sys = readlink_.sys = subject.sys;  // what it may see, no more
     const sunrpc::Call& call = subject.call_;
     switch (call.proc_number) {
         case NFSPROC3_CREATE:

@@ -121,6 +121,36 @@ TEST_F(ClntTest, CredentialsArriveAsTheyAre) {
     EXPECT_EQ(state.last_sys.groups.at(15), 45u);
 }
 
+// Larger credentials than the client's own, too, and AUTH_NONE's client can make it.
+TEST_F(ClntTest, OneCallGoesAsSomebodyElse) {
+    AuthSys own;
+    own.uid = 7;
+    AuthSys other;
+    other.uid = 3000;
+    other.group_count = 16;
+    other.groups.at(15) = 45;
+    for (const AuthSys* sys :
+         {static_cast<const AuthSys*>(&own), static_cast<const AuthSys*>(nullptr)}) {
+        make({}, sys);
+        TestCall call;
+        set(call, blob::null);
+        call.sys = &other;
+        ASSERT_TRUE(clnt->call(call));
+        ASSERT_TRUE(run(call));
+        EXPECT_EQ(state.last_flavor, AuthFlavor::sys);
+        EXPECT_EQ(state.last_sys.uid, 3000u);
+        EXPECT_EQ(state.last_sys.groups.at(15), 45u);
+        TestCall next;
+        set(next, blob::null);
+        ASSERT_TRUE(clnt->call(next));
+        ASSERT_TRUE(run(next));
+        EXPECT_EQ(state.last_flavor, sys == nullptr ? AuthFlavor::none : AuthFlavor::sys);
+        if (sys != nullptr) {
+            EXPECT_EQ(state.last_sys.uid, 7u);
+        }
+    }
+}
+
 TEST_F(ClntTest, WriteOfEverySizeByChunkAndInline) {
     for (const std::uint32_t chunk_min : {0u, UINT32_MAX}) {
         for (const std::uint32_t size : {0u, 1u, 2u, 3u, 4u, 5u, 1023u, 4096u, 65537u}) {

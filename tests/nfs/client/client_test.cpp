@@ -314,6 +314,24 @@ TEST_F(FakeClientTest, HurryEndsThePatience) {
     EXPECT_LT(world.clock.now_ns() - begin, kNsPerMs);
 }
 
+// One call goes as somebody else, with every repeat, and the next one as the client itself.
+TEST_F(FakeClientTest, CallAsSomebodyElseKeepsThatOverTheJukebox) {
+    fake.jukebox_left = 2;
+    sunrpc::AuthSys sys;
+    sys.uid = 3000;
+    GetattrOp op;
+    op.args.object = handle.view();
+    op.sys = &sys;
+    EXPECT_TRUE(run(op).ok());
+    op.sys = nullptr;
+    EXPECT_TRUE(run(op).ok());
+    const std::vector<std::pair<std::uint32_t, int>> expected{{NFSPROC3_GETATTR, 3000},
+                                                              {NFSPROC3_GETATTR, 3000},
+                                                              {NFSPROC3_GETATTR, 3000},
+                                                              {NFSPROC3_GETATTR, -1}};
+    EXPECT_EQ(fake.callers, expected);
+}
+
 TEST_F(FakeClientTest, CancelWhileTheJukeboxPlays) {
     fake.jukebox_left = 1;
     int times = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -37,8 +38,14 @@ struct FakeServer {
         return *static_cast<FakeServer*>(call.program->context);
     }
 
+    void note(const sunrpc::SvcCall& call) {
+        callers.emplace_back(call.proc_number, call.flavor == sunrpc::AuthFlavor::sys
+                                                   ? static_cast<int>(call.sys.uid)
+                                                   : -1);
+    }
     static void on_read(sunrpc::SvcCall& call) noexcept {
         FakeServer& self = of(call);
+        self.note(call);
         ++self.reads;
         const auto& args = *static_cast<READ3args*>(call.args);
         auto& res = *static_cast<READ3res*>(call.res);
@@ -64,6 +71,7 @@ struct FakeServer {
     }
     static void on_write(sunrpc::SvcCall& call) noexcept {
         FakeServer& self = of(call);
+        self.note(call);
         ++self.writes;
         const auto& args = *static_cast<WRITE3args*>(call.args);
         auto& res = *static_cast<WRITE3res*>(call.res);
@@ -86,6 +94,7 @@ struct FakeServer {
     }
     static void on_commit(sunrpc::SvcCall& call) noexcept {
         FakeServer& self = of(call);
+        self.note(call);
         ++self.commits;
         if (self.commits <= self.restarts_before_commit) self.restart();
         self.safe = self.file;
@@ -96,6 +105,7 @@ struct FakeServer {
     }
     static void on_getattr(sunrpc::SvcCall& call) noexcept {
         FakeServer& self = of(call);
+        self.note(call);
         auto& res = *static_cast<GETATTR3res*>(call.res);
         if (self.jukebox_left != 0) {
             --self.jukebox_left;
@@ -164,6 +174,7 @@ struct FakeServer {
     std::uint32_t reads = 0, writes = 0, commits = 0, listings = 0;
     std::uint32_t restart_after_write = 0, restart_every_writes = 0, restarts_before_commit = 0;
     std::uint32_t jukebox_left = 0;
+    std::vector<std::pair<std::uint32_t, int>> callers;  // procedure and uid; -1: AUTH_NONE
 };
 
 }  // namespace nfsrdma::testing

@@ -407,5 +407,23 @@ TEST(Doubt, OnlyWhatACopyOfTheCallWouldBringAbout) {
     }
 }
 
+// Only its owner may look into the directory: the check goes as whoever made the call.
+TEST_F(ResendTest, LooksAsTheOneWhoCalled) {
+    sunrpc::AuthSys sys;
+    sys.uid = sys.gid = 3000;
+    char home[] = "home";
+    MkdirOp make_home;
+    make_home.args.where = {root.view(), home};
+    set_mode(make_home.args.attributes, 0700);
+    make_home.args.attributes.uid.set_it = TRUE;
+    make_home.args.attributes.uid.set_uid3_u.uid = 3000;
+    ASSERT_TRUE(run(make_home).ok());
+    MkdirOp op;
+    op.sys = &sys;
+    op.args.where = {make_home.object.view(), name};
+    EXPECT_TRUE(run_twice(op).ok()) << to_string(op.outcome);
+    EXPECT_EQ(resolved(), 1u);
+}
+
 }  // namespace
 }  // namespace nfsrdma::nfs::client
