@@ -1,0 +1,122 @@
+// The system calls of a file system, with their errors:
+// nfsrdma_posix DIR [--nfs] [--verbose] [NAME-PREFIX...]
+//
+// Makes a directory in DIR, runs each case of posix_*.cpp (those whose name begins with one of the
+// prefixes, when some are given) in a process and a directory of its own there, and removes it all.
+// --nfs: DIR is a mount of NFSv3: holes, extended attributes, times before 1970 and other things
+// that its protocol lacks must be refused in the right way. Exit status 0: nothing failed.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "tests/e2e/posix.hpp"
+
+namespace nfsrdma::posix {
+namespace {
+
+// No case works longer than this, on a slow machine; one that hangs ends by SIGALRM, and is named.
+constexpr unsigned kPatienceSeconds = 300;
+
+struct Arguments {
+    std::string directory;
+    Options options;
+    bool verbose = false;
+    std::vector<std::string> prefixes;
+};
+
+std::vector<Case> all_cases() {
+    std::vector<Case> all;
+    for (const auto& group : {open_cases(), io_cases(), size_cases(), names_cases(), rename_cases(),
+                              link_cases(), attribute_cases(), time_cases(), directory_cases(),
+                              map_cases(), lock_cases(), user_cases()}) {
+        all.insert(all.end(), group.begin(), group.end());
+    }
+    return all;
+}
+
+bool wanted(const Arguments& arguments, std::string_view name) {
+    for (const std::string& prefix : arguments.prefixes)
+        if (name.substr(0, prefix.size()) == prefix) return true;
+    return arguments.prefixes.empty();
+}
+
+void run_case(const Case& one, const std::string& directory, const Options& options,
+              Counts& counts) {
+    Checks t(one.name, options, counts);
+    const std::string own = directory + "/" + one.name;
+    if (!NR_OK(::mkdir(own.c_str(), 0777)) || !NR_OK(::chmod(own.c_str(), 0777))) return;
+    std::fflush(nullptr);
+    const int status = in_child([&] {
+        ::alarm(kPatienceSeconds);
+        ::umask(022);
+        if (NR_OK(::chdir(own.c_str()))) one.run(t);
+    });
+    if (status != 0) {
+        t.fail(status > 128 ? "ended by signal " + std::to_string(status - 128)
+                            : "exit status " + std::to_string(status),
+               __LINE__);
+    }
+    std::error_code error;
+    std::filesystem::remove_all(own, error);
+    if (error) t.fail("what is left cannot be removed: " + error.message(), __LINE__);
+}
+
+int run(const Arguments& arguments) {
+    // Shared with the children. Zeroed memory is what Counts begins as.
+    void* memory =
+        ::mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 2;
+    Counts& counts = *static_cast<Counts*>(memory);
+    std::string directory = arguments.directory + "/posix.XXXXXX";
+    if (::mkdtemp(directory.data()) == nullptr || ::chmod(directory.c_str(), 0755) != 0) {
+        std::fprintf(stderr, "posix: %s: %s\n", directory.c_str(), std::strerror(errno));
+        return 2;
+    }
+    int skipped = 0;
+    for (const Case& one : all_cases()) {
+        if (!wanted(arguments, one.name)) continue;
+        if (one.needs_root && !arguments.options.root) {
+            ++skipped;
+            continue;
+        }
+        const Counts before = counts;
+        run_case(one, directory, arguments.options, counts);
+        if (arguments.verbose) {
+            std::printf("%-40s %u checks, %u failed\n", one.name, counts.checks - before.checks,
+                        counts.failed - before.failed);
+        }
+    }
+    std::error_code error;
+    std::filesystem::remove_all(directory, error);
+    if (skipped != 0) std::printf("posix: needs root: %d cases skipped\n", skipped);
+    std::printf("posix: %u checks, %u failed\n", counts.checks, counts.failed);
+    return counts.failed == 0 && counts.checks != 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace nfsrdma::posix
+
+int main(int argc, char** argv) {
+    nfsrdma::posix::Arguments arguments;
+    arguments.options.root = ::geteuid() == 0;
+    for (int i = 1; i < argc; ++i) {
+        const std::string argument = argv[i];
+        if (argument == "--nfs") {
+            arguments.options.nfs = true;
+        } else if (argument == "--verbose") {
+            arguments.verbose = true;
+        } else if (arguments.directory.empty()) {
+            arguments.directory = argument;
+        } else {
+            arguments.prefixes.push_back(argument);
+        }
+    }
+    if (arguments.directory.empty() || arguments.directory[0] == '-') {
+        std::fprintf(stderr, "usage: nfsrdma_posix DIR [--nfs] [--verbose] [NAME-PREFIX...]\n");
+        return 2;
+    }
+    return nfsrdma::posix::run(arguments);
+}
