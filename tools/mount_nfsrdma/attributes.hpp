@@ -44,8 +44,8 @@ class Attributes {
     std::uint64_t timeout_ns() const noexcept { return timeout_ns_; }
 
     // An answer told `told`. `order`: the number of the call, by when it was sent: of two answers
-    // that crossed, the older one is recognised by it and by ctime. `before`: of a call of ours that
-    // changed this object.
+    // that crossed, the older one is recognised by it and by ctime. `before`: of a call of ours
+    // that changed this object.
     Change take(const fattr3& told, std::uint64_t order, std::uint64_t now_ns,
                 const CacheRange& range, const Before& before) noexcept;
     // Calls of ours that change this object: while any is under way, and for answers to what was
@@ -58,14 +58,14 @@ class Attributes {
 
   private:
     fattr3 now_{};
-    std::uint64_t order_ = 0;       // of the call that told
-    std::uint64_t own_until_ = 0;   // orders below were sent before our last change had ended
+    std::uint64_t order_ = 0;      // of the call that told
+    std::uint64_t own_until_ = 0;  // orders below were sent before our last change had ended
     std::uint64_t told_ns_ = 0, expires_ns_ = 0, timeout_ns_ = 0;
     std::uint32_t changing_ = 0;
     bool known_ = false;
 };
 
-bool operator_equal(const nfstime3& a, const nfstime3& b) noexcept;
+bool is_same(const nfstime3& a, const nfstime3& b) noexcept;
 bool is_newer(const nfstime3& a, const nfstime3& b) noexcept;  // a after b
 
 // For the kernel. `ino` is what stat(2) shows: the server's fileid. `block`: the preferred size of

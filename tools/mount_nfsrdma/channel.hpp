@@ -19,8 +19,8 @@ class Worker;
 // the data, beside payload memory of the connection. So the data of a WRITE lies where RDMA takes
 // it from, page-aligned; the rest of any other request is put behind its first bytes.
 //
-// Ownership. The payload is the channel's until a WRITE takes it (take_payload); without one nothing
-// is read, until the connection has memory again.
+// Ownership. The payload is the channel's until a WRITE takes it (take_payload); without one
+// nothing is read, until the connection has memory again.
 class Channel {
   public:
     explicit Channel(Worker& worker) noexcept;

@@ -32,6 +32,8 @@ class Job : public ListHook<Job> {
   public:
     static constexpr std::uint64_t kGraceNs = 300 * kNsPerMs;
     Job(Worker& at, fuse_req_t request);
+    // For what no request waits for: ends by finish() alone.
+    Job(Worker& at, Caller who);
     virtual ~Job();
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;

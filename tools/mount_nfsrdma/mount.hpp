@@ -11,6 +11,7 @@
 #include "tools/mount_nfsrdma/node.hpp"
 #include "tools/mount_nfsrdma/notifier.hpp"
 #include "tools/mount_nfsrdma/options.hpp"
+#include "tools/mount_nfsrdma/routes.hpp"
 
 // What all loops of one mount share, under one lock that is held for microseconds and never while
 // anything waits: FUSE callbacks and answers of the server run with it held (job.hpp).
@@ -25,6 +26,7 @@ class Worker;
 // What FSINFO and PATHCONF told of the export.
 struct ServerLimits {
     std::uint32_t read = 65536, write = 65536;
+    std::uint32_t payload = 1 << 20;  // of one request of the kernel: most that it writes at once
     std::uint64_t file_max = INT64_MAX;
     std::uint32_t name_max = 255;
 };
@@ -42,6 +44,7 @@ class Mount {
     NodeTable nodes;
     Callers callers;
     Notifier notifier;
+    Routes routes;
     std::vector<Worker*> workers;
 
     // Calls are numbered as they are sent.
@@ -72,10 +75,13 @@ class Mount {
 
     // Whose request is being looked at, from which loop, with which payload (Channel).
     Channel* reading = nullptr;
-    std::atomic<bool> ending{false};
+    // Any thread: the kernel has ended it. All loops end.
+    void end() noexcept;
+    bool ended() const noexcept { return ended_; }
 
   private:
     RealClock clock_;
+    std::atomic<bool> ended_{false};
     std::uint64_t order_ = 0;
 };
 

@@ -53,9 +53,12 @@ class Node {
     Worker* home = nullptr;
     std::unique_ptr<FileState> file;
     bool unwritten = false;  // WRITEs of it have no answer yet: `file` knows when they have
-    // The name under which it waits for its last close; empty: it has an ordinary one.
+    // The name under which it waits for its last close, and who unlinked it; empty: it has an
+    // ordinary one. While it is not, this node and that directory are pinned (silly.hpp).
     std::string silly_name;
-    Node* silly_parent = nullptr;  // pinned
+    Node* silly_parent = nullptr;
+    std::shared_ptr<const sunrpc::AuthSys> silly_caller;
+    std::uint32_t silly_removals = 0;  // of a directory: REMOVEs of such names under way
 
     List<Name, InParent> children;  // of a directory
     List<Name, OfChild> names;
@@ -91,7 +94,7 @@ class NodeTable {
     Node* child(Node& parent, std::string_view text) noexcept;  // nullptr: not known
 
     void pin(Node& node) noexcept { ++node.pins; }
-    void unpin(Node& node) noexcept;  // may end it
+    void unpin(Node& node) noexcept;                          // may end it
     void forget(Node& node, std::uint64_t lookups) noexcept;  // may end it
     std::size_t size() const noexcept { return by_handle_.size(); }
     // Those that are renamed and wait for their last close, at the end of the mount.

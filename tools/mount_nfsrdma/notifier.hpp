@@ -35,7 +35,7 @@ class Notifier {
     Mount& mount_;
     fuse_session* session_ = nullptr;
     std::deque<std::uint64_t> queue_;  // inos, under Mount::lock
-    std::condition_variable_any wake_;
+    std::condition_variable wake_;
     std::thread thread_;
     bool stopping_ = false;
     std::uint64_t told_ = 0;

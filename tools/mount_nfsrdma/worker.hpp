@@ -25,8 +25,8 @@ class Worker {
     Worker& operator=(const Worker&) = delete;
 
     void join(Mount& mount, std::uint32_t index) noexcept;
-    // Serves what the kernel asks on `fd`, from the next turn of its loop on.
-    void serve(UniqueFd fd, fuse_session* session);
+    // Serves what the kernel asks on `fd`, from the next turn of its loop on. Any thread, once.
+    void serve(int fd, fuse_session* session) noexcept;
     // Until the mount ends. On the thread that is to serve.
     void run() noexcept;
     // Any thread: ends run().
@@ -45,7 +45,7 @@ class Worker {
     nfs::client::Outcome wait_for(nfs::client::Op& op, std::uint64_t timeout_ns) noexcept;
 
     // Under Mount::lock, on this worker's thread.
-    void add(std::unique_ptr<Job> job) noexcept;
+    void adopt(std::unique_ptr<Job> job) noexcept;
     void end(Job& job) noexcept;  // destroyed in the next turn
     std::unique_ptr<Job> take(Job& job) noexcept;
     std::uint32_t jobs() const noexcept { return jobs_.size(); }
@@ -54,6 +54,10 @@ class Worker {
 
   private:
     Worker();
+    bool connect(const MountOptions& options, const SockAddr& server, std::string& why,
+                 bool& again);
+    bool open_device(const MountOptions& options, const SockAddr& server, std::string& why);
+    static void on_serve(Task& task) noexcept;
     static void on_bury(Task& task) noexcept;
     static void on_look(Task& task) noexcept;
     static void on_grace(Timer& timer) noexcept;
@@ -74,10 +78,12 @@ class Worker {
     std::unique_ptr<tool::Connections> connections_;
     std::unique_ptr<nfs::client::Client> client_;
     Channel channel_;
-    List<Job> jobs_, buried_;
-    WorkerTask bury_task_, look_task_;
+    List<Job, Job> jobs_, buried_;
+    WorkerTask serve_task_, bury_task_, look_task_;
     WorkerTimer grace_timer_;
-    bool look_posted_ = false;
+    bool look_posted_ = false, bury_ready_ = false;
+    int serve_fd_ = -1;
+    fuse_session* session_ = nullptr;
 };
 
 }  // namespace nfsrdma::mount

@@ -24,27 +24,26 @@ class World {
 
     // Puts it into the tree of files. False: `why`.
     bool mount_here(std::string& why);
-    // Until it is unmounted, or a signal ends it (SIGTERM, SIGINT: unmounts). 0, or an exit status.
+    // Until it is unmounted. 0, or an exit status.
     int run();
-    // Any thread and signal handlers: unmounts, which ends run().
-    void unmount() noexcept;
+    // Unmounts, lazily, which ends run(). Waits for what run() does: from another thread.
+    void unmount();
 
     Mount& mount() noexcept { return *mount_; }
     const std::vector<std::unique_ptr<Worker>>& workers() const noexcept { return workers_; }
 
   private:
     World() = default;
-    bool ask(std::string& why, bool& again);
-    void clone_for(Worker& worker);
+    bool ask(const SockAddr& server, std::string& why, bool& again);
+    int clone(int fd);
     bool close();
     void remove_leftovers();
 
     MountOptions options_;
     std::vector<std::unique_ptr<Worker>> workers_;
-    std::unique_ptr<Mount> mount_;
+    std::unique_ptr<Mount> mount_;  // dies before the workers
     std::unique_ptr<tool::MountCalls> mounts_;
     nfs::client::FileHandle root_;
-    fattr3 root_attributes_{};
     ServerLimits limits_;
     fuse_session* session_ = nullptr;
     std::vector<std::thread> threads_;

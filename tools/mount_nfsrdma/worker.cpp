@@ -1,0 +1,260 @@
+#include "tools/mount_nfsrdma/worker.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/assert.hpp"
+#include "tools/device/open.hpp"
+#include "tools/nfsrdma/patience.hpp"
+
+namespace nfsrdma::mount {
+namespace {
+
+// Calls in flight of one loop. Each brings a payload's memory, which is also what write-behind and
+// read-ahead live on.
+constexpr std::uint32_t kCredits = 64;
+constexpr double kConnectMaxS = 10;
+constexpr std::uint64_t kReplyLeastNs = 10 * kNsPerSec;
+
+std::string connect_trouble(const Error& error, const MountOptions& options, bool& again) {
+    again = error.code == Errc::refused || error.code == Errc::timed_out ||
+            error.code == Errc::reconnect;
+    if (error.code == Errc::refused) {
+        return "connection refused: nothing listens on port " + std::to_string(options.port) +
+               " there for NFS over RDMA; start the server, or give its port with -o port=";
+    }
+    if (again) {
+        return "no answer: check that the host serves NFS over RDMA and that UDP port 4791 passes "
+               "the firewalls between here and there";
+    }
+    return "cannot connect: " + to_string(error);
+}
+
+std::uint64_t soft_ns(const MountOptions& options) noexcept {
+    return tool::to_ns(options.timeo_s * (options.retrans + 1));
+}
+
+pools::Demand demand_of() noexcept {
+    pools::Demand demand;
+    demand.credits = kCredits;
+    return demand;
+}
+
+xprtrdma::TransportOptions transport_options(const MountOptions& options) {
+    xprtrdma::TransportOptions how;
+    how.demand = demand_of();
+    how.registration = devices::registration_of(options.device);
+    how.connect_timeout_ns = tool::to_ns(std::min(options.timeo_s, kConnectMaxS));
+    how.reply_timeout_ns = std::max(tool::to_ns(options.timeo_s), kReplyLeastNs);
+    how.recovery.on = true;
+    if (options.patience != Patience::hard) how.recovery.give_up_ns = soft_ns(options);
+    return how;
+}
+
+}  // namespace
+
+Worker::Worker()
+    : channel_(*this),
+      serve_task_(on_serve, *this),
+      bury_task_(on_bury, *this),
+      look_task_(on_look, *this),
+      grace_timer_(on_grace, *this) {}
+
+std::unique_ptr<Worker> Worker::open(const MountOptions& options, const SockAddr& server,
+                                     std::string& why, bool& again) {
+    std::unique_ptr<Worker> worker(new Worker);
+    Result<std::unique_ptr<Loop>> loop = Loop::create(devices::loop_options(options.device));
+    if (!loop) {
+        why = "cannot start: " + to_string(loop.error()) +
+              (options.device.loop == "io_uring" ? "; try -o loop=epoll" : "");
+        return nullptr;
+    }
+    worker->loop_ = *std::move(loop);
+    if (!worker->open_device(options, server, why)) return nullptr;
+    if (!worker->connect(options, server, why, again)) {
+        (void)worker->close(kNsPerSec);
+        return nullptr;
+    }
+    return worker;
+}
+
+bool Worker::open_device(const MountOptions& options, const SockAddr& server, std::string& why) {
+    Result<devices::Request> request = devices::request_of(options.device, server);
+    if (!request) {
+        why = "bind=" + options.device.bind + ": " + to_string(request.error());
+        return false;
+    }
+    request->demand = demand_of();
+    request->connections = options.loops;
+    Result<devices::Opened> opened = devices::open(*loop_, *request);
+    if (!opened) {
+        why = devices::explain(*request, opened.error());
+        return false;
+    }
+    device_ = std::move(opened->device);
+    return true;
+}
+
+bool Worker::connect(const MountOptions& options, const SockAddr& server, std::string& why,
+                     bool& again) {
+    std::optional<Result<void>> outcome;
+    const auto told = [](void* arg, Result<void> result) noexcept {
+        *static_cast<std::optional<Result<void>>*>(arg) = result;
+    };
+    auto connections =
+        tool::Connections::create(*device_, server, transport_options(options), 1, told, &outcome);
+    if (!connections) {
+        why = connect_trouble(connections.error(), options, again);
+        return false;
+    }
+    connections_ = *std::move(connections);
+    const auto answered = [](void* arg) {
+        return static_cast<std::optional<Result<void>>*>(arg)->has_value();
+    };
+    (void)loop_->run_until(answered, &outcome, tool::kForEverNs);
+    if (!outcome.has_value() || !*outcome) {
+        why =
+            outcome.has_value() ? connect_trouble(outcome->error(), options, again) : "interrupted";
+        return false;
+    }
+    bool truncated = false;
+    const sunrpc::AuthSys sys = sunrpc::AuthSys::of_process(truncated);
+    client_ = std::make_unique<nfs::client::Client>(connections_->xprt(), &sys);
+    const bool hard = options.patience == Patience::hard;
+    client_->timeout_ns = client_->jukebox_ns = hard ? tool::kForEverNs : soft_ns(options);
+    return true;
+}
+
+Worker::~Worker() {
+    NR_ASSERT(jobs_.empty() && buried_.empty());
+}
+
+void Worker::join(Mount& mount, std::uint32_t index) noexcept {
+    mount_ = &mount;
+    index_ = index;
+    mount.workers.push_back(this);
+}
+
+void Worker::serve(int fd, fuse_session* session) noexcept {
+    serve_fd_ = fd;
+    session_ = session;
+    loop_->post(serve_task_);
+}
+
+void Worker::on_serve(Task& task) noexcept {
+    Worker& worker = static_cast<WorkerTask&>(task).worker;
+    if (!worker.channel_.start(worker.serve_fd_, worker.session_)) worker.mount().end();
+}
+
+void Worker::run() noexcept {
+    while (!mount_->ended())
+        loop_->run();
+}
+
+nfs::client::Outcome Worker::wait_for(nfs::client::Op& op, std::uint64_t timeout_ns) noexcept {
+    bool answered = false;
+    op.user = &answered;
+    op.done = [](nfs::client::Op& done) noexcept { *static_cast<bool*>(done.user) = true; };
+    client_->start(op);
+    const auto finished = [](void* arg) { return *static_cast<bool*>(arg); };
+    const std::uint64_t end = loop_->now_ns() + std::min(timeout_ns, tool::kForEverNs);
+    // A stop() that came before ends the first of these.
+    for (int i = 0; i < 2 && !answered && loop_->now_ns() < end; ++i)
+        (void)loop_->run_until(finished, &answered, end - loop_->now_ns());
+    if (!answered) client_->cancel(op);
+    return op.outcome;
+}
+
+void Worker::adopt(std::unique_ptr<Job> job) noexcept {
+    jobs_.push_back(*job.release());
+}
+
+std::unique_ptr<Job> Worker::take(Job& job) noexcept {
+    jobs_.erase(job);
+    return std::unique_ptr<Job>(&job);
+}
+
+// Its op may be in the middle of telling it: it goes in the next turn.
+void Worker::end(Job& job) noexcept {
+    jobs_.erase(job);
+    buried_.push_back(job);
+    if (std::exchange(bury_ready_, true)) return;
+    loop_->ready(bury_task_);
+}
+
+void Worker::on_bury(Task& task) noexcept {
+    Worker& worker = static_cast<WorkerTask&>(task).worker;
+    const std::lock_guard guard(worker.mount().lock);
+    worker.bury_ready_ = false;
+    while (!worker.buried_.empty())
+        const std::unique_ptr<Job> ends(&worker.buried_.pop_front());
+}
+
+void Worker::note_interrupt() noexcept {
+    if (std::exchange(look_posted_, true)) return;
+    loop_->post(look_task_);
+}
+
+void Worker::on_look(Task& task) noexcept {
+    Worker& worker = static_cast<WorkerTask&>(task).worker;
+    {
+        const std::lock_guard guard(worker.mount().lock);
+        worker.look_posted_ = false;
+    }
+    worker.look_at_interrupts();
+}
+
+void Worker::on_grace(Timer& timer) noexcept {
+    static_cast<WorkerTimer&>(timer).worker.look_at_interrupts();
+}
+
+// Jobs that were interrupted get time to end by themselves: signals with handlers come all the
+// time, and a system call that fails of them is more than their programs expect.
+void Worker::look_at_interrupts() noexcept {
+    std::vector<nfs::client::Op*> given_up;
+    {
+        const std::lock_guard guard(mount_->lock);
+        const std::uint64_t now = mount_->now_ns();
+        bool more = false;
+        std::vector<Job*> waiting;
+        for (Job& job : jobs_) {
+            if (!job.interrupt_asked_) continue;
+            more = true;
+            if (now - job.interrupted_at_ns_ < Job::kGraceNs) continue;
+            job.interrupted_ = true;
+            if (job.under_way_ != nullptr)
+                given_up.push_back(job.under_way_);
+            else
+                waiting.push_back(&job);
+        }
+        for (Job* const job : waiting)
+            job->give_up();
+        if (more) loop_->arm(grace_timer_, loop_->now_ns() + Job::kGraceNs / 3);
+    }
+    // Their jobs are told from inside of this, and take the lock.
+    for (nfs::client::Op* const op : given_up)
+        client_->cancel(*op);
+}
+
+bool Worker::close(std::uint64_t patience_ns) noexcept {
+    channel_.stop();
+    loop_->disarm(grace_timer_);
+    if (connections_ == nullptr) return true;
+    connections_->close();
+    if (client_ != nullptr) client_->hurry();
+    struct Wait {
+        Worker& worker;
+    } wait{*this};
+    const auto idle = [](void* arg) {
+        Worker& worker = static_cast<Wait*>(arg)->worker;
+        return worker.connections_->idle() && worker.jobs_.empty() && worker.buried_.empty();
+    };
+    bool home = false;
+    for (int i = 0; i < 2 && !home; ++i)
+        home = loop_->run_until(idle, &wait, patience_ns);
+    return home;
+}
+
+}  // namespace nfsrdma::mount

@@ -1,0 +1,249 @@
+#include "tools/mount_nfsrdma/world.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/assert.hpp"
+#include "tools/mount_nfsrdma/ops.hpp"
+#include "tools/nfsrdma/patience.hpp"
+
+extern char** environ;
+
+namespace nfsrdma::mount {
+namespace {
+
+constexpr std::uint64_t kGoodbyeNs = 3 * kNsPerSec;
+constexpr std::uint64_t kCourtesyNs = kNsPerSec;  // for calls of the end of a mount
+constexpr double kMountMaxS = 10;
+
+std::string system_trouble(const char* what) {
+    return std::string(what) + ": " + std::strerror(errno);
+}
+
+// Of libfuse: fsname, subtype and what the kernel is told.
+std::string fuse_options(const MountOptions& options) {
+    // A comma ends an option of libfuse, and a backslash takes that meaning from it.
+    std::string name;
+    const bool v6 = options.server.find(':') != std::string::npos;
+    for (const char c :
+         (v6 ? "[" + options.server + "]" : options.server) + ":" + options.export_path) {
+        if (c == ',' || c == '\\') name += '\\';
+        name += c;
+    }
+    std::string text = "fsname=" + name + ",subtype=nfsrdma";
+    if (options.allow_other) text += ",allow_other";
+    if (options.default_permissions) text += ",default_permissions";
+    if (options.read_only) text += ",ro";
+    for (const std::string& option : options.kernel)
+        text += "," + option;
+    return text;
+}
+
+}  // namespace
+
+std::unique_ptr<World> World::open(const MountOptions& options, std::string& why, int& status,
+                                   bool& again) {
+    status = kExitFailed;
+    again = false;
+    std::unique_ptr<World> world(new World);
+    world->options_ = options;
+    Result<SockAddr> server = SockAddr::resolve(options.server, options.port);
+    if (!server) {
+        why = "unknown host '" + options.server + "': " + to_string(server.error());
+        again = true;
+        return nullptr;
+    }
+    for (std::uint32_t i = 0; i < options.loops; ++i) {
+        auto worker = Worker::open(options, *server, why, again);
+        // Not as many connections as asked for: those that are made serve.
+        if (worker == nullptr && i != 0) break;
+        if (worker == nullptr) return nullptr;
+        world->workers_.push_back(std::move(worker));
+    }
+    why.clear();
+    if (!world->ask(*server, why, again)) return nullptr;
+    status = kExitOk;
+    return world;
+}
+
+bool World::ask(const SockAddr& server, std::string& why, bool& again) {
+    Worker& worker = *workers_.front();
+    mounts_ = std::make_unique<tool::MountCalls>(
+        [&worker](nfs::client::Op& op) { return worker.wait_for(op, tool::to_ns(kMountMaxS)); });
+    tool::MountOptions how;
+    how.proto = tool::mount_proto_of(options_.device.mount_proto);
+    how.port = options_.device.mount_port;
+    how.timeout_ns = tool::to_ns(kMountMaxS);
+    bool truncated = false;
+    mounts_->use(how, server, sunrpc::AuthSys::of_process(truncated));
+    nfs::client::Outcome outcome = mounts_->mnt(options_.export_path, root_);
+    if (!outcome.ok()) {
+        const std::string trouble = mounts_->trouble();
+        why = "cannot mount '" + options_.export_path +
+              "': " + (outcome.rpc || trouble.empty() ? to_string(outcome) : trouble);
+        if (outcome.rpc && outcome.status == NFS3ERR_ACCES)
+            why += "; nfsrdma showmount tells to whom it is exported";
+        again = !outcome.rpc;
+        return false;
+    }
+    nfs::client::FsinfoOp fsinfo;
+    fsinfo.args.fsroot = root_.view();
+    outcome = worker.wait_for(fsinfo, tool::to_ns(kMountMaxS));
+    const FSINFO3resok& info = fsinfo.res.FSINFO3res_u.resok;
+    for (std::uint32_t i = 0; outcome.ok() && i < workers_.size(); ++i) {
+        outcome.rpc = workers_[i]->client().set_sizes(info);
+        workers_[i]->client().limit_sizes(options_.rsize, options_.wsize);
+    }
+    nfs::client::GetattrOp getattr;
+    getattr.args.object = root_.view();
+    if (outcome.ok()) outcome = worker.wait_for(getattr, tool::to_ns(kMountMaxS));
+    if (!outcome.ok()) {
+        why = "the server does not tell of '" + options_.export_path + "': " + to_string(outcome);
+        again = !outcome.rpc;
+        return false;
+    }
+    limits_.read = worker.client().sizes().read;
+    limits_.write = worker.client().sizes().write;
+    limits_.payload = worker.client().xprt().limits().max_payload;
+    if (info.maxfilesize != 0)
+        limits_.file_max = std::min<std::uint64_t>(info.maxfilesize, INT64_MAX);
+    nfs::client::PathconfOp pathconf;
+    pathconf.args.object = root_.view();
+    if (worker.wait_for(pathconf, tool::to_ns(kMountMaxS)).ok()) {
+        const std::uint32_t most = pathconf.res.PATHCONF3res_u.resok.name_max;
+        if (most != 0) limits_.name_max = std::min<std::uint32_t>(most, NAME_MAX);
+    }
+    mount_ = std::make_unique<Mount>(options_, root_);
+    mount_->limits = limits_;
+    (void)mount_->take(mount_->nodes.root(), getattr.attributes(), mount_->next_order());
+    for (std::uint32_t i = 0; i < workers_.size(); ++i)
+        workers_[i]->join(*mount_, i);
+    return true;
+}
+
+World::~World() {
+    if (!close()) {
+        (void)std::fflush(nullptr);
+        ::_exit(session_ != nullptr ? kExitOk : kExitFailed);  // what does not end is the server's
+    }
+}
+
+bool World::mount_here(std::string& why) {
+    std::string options = fuse_options(options_);
+    std::string program = "mount.nfsrdma", dash_o = "-o";
+    std::array<char*, 3> argv{program.data(), dash_o.data(), options.data()};
+    fuse_args args = FUSE_ARGS_INIT(static_cast<int>(argv.size()), argv.data());
+    session_ = fuse_session_new(&args, &operations(), sizeof(fuse_lowlevel_ops), mount_.get());
+    fuse_opt_free_args(&args);
+    if (session_ == nullptr) {
+        why = "libfuse does not take the options " + options;
+        return false;
+    }
+    if (fuse_session_mount(session_, options_.directory.c_str()) != 0) {
+        why = "cannot mount at " + options_.directory + " (the line above says why)";
+        return false;
+    }
+    const int fd = fuse_session_fd(session_);
+    const int flags = ::fcntl(fd, F_GETFL);
+    if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+        why = system_trouble("/dev/fuse");
+        return false;
+    }
+    std::vector<int> fds{fd};
+    for (std::size_t i = 1; i < workers_.size(); ++i) {
+        const int cloned = clone(fd);
+        if (cloned < 0) {
+            why = system_trouble("cannot open /dev/fuse once more for another loop");
+            return false;
+        }
+        fds.push_back(cloned);
+    }
+    if (fds.size() > 1 && mount_->routes.take_over(session_, fd) != 0) {
+        why = "libfuse does not let answers go by several descriptors";
+        return false;
+    }
+    mount_->notifier.start(session_);
+    for (std::size_t i = 0; i < workers_.size(); ++i)
+        workers_[i]->serve(fds[i], session_);
+    return true;
+}
+
+// FUSE_INIT is read from the first one, and the others get nothing before that is answered.
+int World::clone(int fd) {
+    UniqueFd cloned(::open("/dev/fuse", O_RDWR | O_CLOEXEC | O_NONBLOCK));
+    std::uint32_t of = static_cast<std::uint32_t>(fd);
+    if (!cloned || ::ioctl(cloned.get(), FUSE_DEV_IOC_CLONE, &of) != 0) return -1;
+    return clones_.emplace_back(std::move(cloned)).get();
+}
+
+int World::run() {
+    for (std::size_t i = 1; i < workers_.size(); ++i)
+        threads_.emplace_back([this, i] { workers_[i]->run(); });
+    workers_.front()->run();
+    for (std::thread& thread : threads_)
+        thread.join();
+    threads_.clear();
+    return kExitOk;
+}
+
+// From a thread that is none of ours: the kernel waits for us while it unmounts.
+void World::unmount() {
+    if (::geteuid() == 0) {
+        (void)::umount2(options_.directory.c_str(), MNT_DETACH);
+        return;
+    }
+    std::string program = "fusermount3", u = "-u", z = "-z", dashes = "--";
+    std::array<char*, 6> argv{
+        program.data(), u.data(), z.data(), dashes.data(), options_.directory.data(), nullptr};
+    pid_t child = 0;
+    if (::posix_spawnp(&child, "fusermount3", nullptr, nullptr, argv.data(), environ) == 0)
+        (void)::waitpid(child, nullptr, 0);
+}
+
+// What was renamed because it was open, and will not be closed any more.
+void World::remove_leftovers() {
+    Worker& worker = *workers_.front();
+    for (Node* const node : mount_->nodes.silly_ones()) {
+        if (!worker.client().xprt().connected()) return;
+        nfs::client::RemoveOp remove;
+        remove.args.object.dir = node->silly_parent->handle.view();
+        remove.args.object.name = node->silly_name.data();
+        (void)worker.wait_for(remove, kCourtesyNs);
+    }
+}
+
+bool World::close() {
+    bool home = true;
+    if (mount_ != nullptr) {
+        mount_->end();
+        for (const auto& worker : workers_)
+            worker->channel().stop();
+        mount_->notifier.stop();
+        remove_leftovers();
+    }
+    if (mounts_ != nullptr && workers_.front()->client().xprt().connected()) {
+        mounts_->set_timeout(kCourtesyNs);
+        (void)mounts_->umnt(options_.export_path);
+    }
+    for (const auto& worker : workers_)
+        home = worker->close(kGoodbyeNs) && home;
+    if (!home) return false;
+    if (session_ != nullptr) {
+        fuse_session_unmount(session_);
+        fuse_session_destroy(session_);
+    }
+    mount_.reset();
+    workers_.clear();
+    return true;
+}
+
+}  // namespace nfsrdma::mount
