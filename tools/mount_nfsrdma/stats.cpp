@@ -6,9 +6,9 @@ namespace nfsrdma::mount {
 namespace {
 
 constexpr std::array<const char*, kProcs> kProcNames{
-    "NULL",   "GETATTR", "SETATTR", "LOOKUP",      "ACCESS", "READLINK", "READ",     "WRITE",
-    "CREATE", "MKDIR",   "SYMLINK", "MKNOD",       "REMOVE", "RMDIR",    "RENAME",   "LINK",
-    "READDIR", "READDIRPLUS", "FSSTAT", "FSINFO", "PATHCONF", "COMMIT"};
+    "NULL",    "GETATTR",     "SETATTR", "LOOKUP", "ACCESS",   "READLINK", "READ",   "WRITE",
+    "CREATE",  "MKDIR",       "SYMLINK", "MKNOD",  "REMOVE",   "RMDIR",    "RENAME", "LINK",
+    "READDIR", "READDIRPLUS", "FSSTAT",  "FSINFO", "PATHCONF", "COMMIT"};
 
 constexpr std::size_t index(Event event) noexcept {
     return static_cast<std::size_t>(event);

@@ -9,16 +9,33 @@
 namespace nfsrdma::mount {
 namespace {
 
-constexpr std::array<const char*, kEvents> kEventNames{
-    "inode_revalidates", "dentry_revalidates", "data_invalidates",
-    "attribute_invalidates", "vfs_open", "vfs_lookup",
-    "vfs_access", "vfs_update_page", "vfs_read_page",
-    "vfs_read_pages", "vfs_write_page", "vfs_write_pages",
-    "vfs_get_dents", "vfs_setattr", "vfs_flush",
-    "vfs_fsync", "vfs_lock", "vfs_release",
-    "congestion_waits", "setattr_truncates", "extending_writes",
-    "silly_renames", "short_reads", "short_writes",
-    "delays", "pnfs_reads", "pnfs_writes"};
+constexpr std::array<const char*, kEvents> kEventNames{"inode_revalidates",
+                                                       "dentry_revalidates",
+                                                       "data_invalidates",
+                                                       "attribute_invalidates",
+                                                       "vfs_open",
+                                                       "vfs_lookup",
+                                                       "vfs_access",
+                                                       "vfs_update_page",
+                                                       "vfs_read_page",
+                                                       "vfs_read_pages",
+                                                       "vfs_write_page",
+                                                       "vfs_write_pages",
+                                                       "vfs_get_dents",
+                                                       "vfs_setattr",
+                                                       "vfs_flush",
+                                                       "vfs_fsync",
+                                                       "vfs_lock",
+                                                       "vfs_release",
+                                                       "congestion_waits",
+                                                       "setattr_truncates",
+                                                       "extending_writes",
+                                                       "silly_renames",
+                                                       "short_reads",
+                                                       "short_writes",
+                                                       "delays",
+                                                       "pnfs_reads",
+                                                       "pnfs_writes"};
 constexpr std::array<const char*, kByteKinds> kByteNames{
     "normal_read", "normal_write", "direct_read", "direct_write",
     "server_read", "server_write", "read_pages",  "write_pages"};
@@ -62,40 +79,40 @@ std::vector<std::uint64_t> xprt_fields(const Stats& stats) {
     const xprtrdma::TransportCounters& rdma = stats.rdma;
     return {
         stats.port,
-        0,                                     // bind count
-        stats.connections + rdma.reconnects,   // connect count
-        rdma.recover_ns / kNsPerSec,           // connect time
+        0,                                    // bind count
+        stats.connections + rdma.reconnects,  // connect count
+        rdma.recover_ns / kNsPerSec,          // connect time
         stats.idle_s,
-        rdma.calls + rdma.resends,             // sends
-        rdma.replies,                          // receives
+        rdma.calls + rdma.resends,  // sends
+        rdma.replies,               // receives
         rdma.bad_xids,
-        0,                                     // utilisation of requests
-        rdma.waited_for_slot,                  // backlog
+        0,                     // utilisation of requests
+        rdma.waited_for_slot,  // backlog
         rdma.read_chunk_calls,
         rdma.write_chunk_calls,
         rdma.reply_chunk_calls,
         stats.bytes[static_cast<std::size_t>(Bytes::server_write)],
         stats.bytes[static_cast<std::size_t>(Bytes::server_read)],
-        0,                                     // bytes pulled up
-        rdma.payload_copied_bytes,             // bytes fixed up
-        0,                                     // hardway registrations
-        rdma.waited_for_key,                   // calls that could not be marshalled at once
+        0,                          // bytes pulled up
+        rdma.payload_copied_bytes,  // bytes fixed up
+        0,                          // hardway registrations
+        rdma.waited_for_key,        // calls that could not be marshalled at once
         rdma.bad_replies + rdma.short_replies + rdma.bad_versions,
         rdma.long_calls,
-        rdma.keys_renewed,                     // keys recycled
-        0,                                     // keys orphaned
-        rdma.keys_bound,                       // keys allocated: bound, in our way
+        rdma.keys_renewed,  // keys recycled
+        0,                  // keys orphaned
+        rdma.keys_bound,    // keys allocated: bound, in our way
         rdma.local_invalidations,
-        rdma.waited_for_credit,                // no room to send
+        rdma.waited_for_credit,  // no room to send
         0,
     };
 }
 
 // The columns of one procedure.
 std::array<std::uint64_t, 9> columns(const ProcCounts& counts) noexcept {
-    return {counts.ops,          counts.transmissions,  counts.timeouts,
-            counts.bytes_sent,   counts.bytes_received, ms(counts.queue_ns),
-            ms(counts.rtt_ns),   ms(counts.execute_ns), counts.errors};
+    return {counts.ops,        counts.transmissions,  counts.timeouts,
+            counts.bytes_sent, counts.bytes_received, ms(counts.queue_ns),
+            ms(counts.rtt_ns), ms(counts.execute_ns), counts.errors};
 }
 
 std::string more_line(const std::vector<tool::Statistic>& more) {
