@@ -36,9 +36,8 @@ mode_t type_bits(ftype3 type) noexcept {
 
 timespec to_timespec(const nfstime3& time) noexcept {
     timespec out{};
-    // Before 1970 as Linux's server sends it: as a negative number of 32 bits (RFC 1813 s2.5 knows
-    // none such, and gives 32 bits that reach to 2106).
-    out.tv_sec = static_cast<std::int32_t>(time.seconds);
+    // 32 bits without a sign (RFC 1813 s2.5): from 1970 to 2106.
+    out.tv_sec = time.seconds;
     out.tv_nsec = time.nseconds < kNsPerSec ? time.nseconds : 0;
     return out;
 }

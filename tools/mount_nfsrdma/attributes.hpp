@@ -53,6 +53,10 @@ class Attributes {
     void begin_change() noexcept { ++changing_; }
     void end_change(std::uint64_t next_order) noexcept;
     bool changing() const noexcept { return changing_ != 0; }
+    // What a call of that number told may be older than a change of ours.
+    bool changed_since(std::uint64_t order) const noexcept {
+        return changing_ != 0 || order <= own_until_;
+    }
     // Data that is ours and not at the server yet reaches to `end`, at time `mtime`.
     void note_written(std::uint64_t end) noexcept;
 

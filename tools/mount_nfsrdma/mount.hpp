@@ -29,6 +29,7 @@ struct ServerLimits {
     std::uint32_t payload = 1 << 20;  // of one request of the kernel: most that it writes at once
     std::uint64_t file_max = INT64_MAX;
     std::uint32_t name_max = 255;
+    bool readdirplus = true;  // until the server says that it has none
 };
 
 class Mount {

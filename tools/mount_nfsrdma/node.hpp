@@ -9,6 +9,7 @@
 
 #include "base/list.hpp"
 #include "nfs/client/client.hpp"
+#include "tools/mount_nfsrdma/access_cache.hpp"
 #include "tools/mount_nfsrdma/attributes.hpp"
 #include "tools/mount_nfsrdma/file_state.hpp"
 
@@ -52,6 +53,7 @@ class Node {
     // Its loop: where reads and writes of it are done. nullptr: not opened yet.
     Worker* home = nullptr;
     std::unique_ptr<FileState> file;
+    std::unique_ptr<AccessCache> access;  // since somebody asked for it
     bool unwritten = false;  // WRITEs of it have no answer yet: `file` knows when they have
     // The name under which it waits for its last close, and who unlinked it; empty: it has an
     // ordinary one. While it is not, this node and that directory are pinned (silly.hpp).
