@@ -13,6 +13,7 @@
 #   8   rpcrdma-stress                        nfsrdmad                            rdma-core on rxe
 #   9   rpcrdma-stress                        Linux nfsd on ext4                  rdma-core on rxe
 #  10   Linux mount on rxe, 32 MiB in flight  nfsrdmad on softroce (peer)         RoCEv2 on the wire
+#  11   mount.nfsrdma on rdma-core, softroce  Linux nfsd on rxe                   rdma-core on rxe, the wire
 BIN=$1
 OUT=/out
 shift
@@ -22,6 +23,7 @@ here=$(dirname "$0")
 source "$here/lib.sh"
 source "$here/tool_checks.sh"
 source "$here/mount_checks.sh"
+source "$here/fuse_checks.sh"
 
 # Linux's device of the programs, where this build has it.
 has_rdma_core() { "$BIN/nfsrdma" --help | grep -q rdmacore; }
@@ -163,6 +165,19 @@ row_10() {
     check 10 "mount" mount_it && limit=240 check 10 "deep queue" mount_is_deep
     check 10 "unmount" umount_it
     end_ours 10
+}
+row_11() {
+    [ -x "$BIN/mount.nfsrdma" ] || { say 11 all "skipped: needs fuse: these programs have no mount"; return; }
+    modprobe fuse
+    mnt=/mnt/11
+    if has_rdma_core; then
+        enters=(env) options=device=rdmacore:rxe0,mountproto=tcp,mountport=20048 export=/srv/ext4
+        fuse_row 11 rdma-core
+        check 11 "rdma-core: clean disconnect" qps_are "$base_qps"
+    fi
+    enters=(nsenter --net=/run/netns/peer) options=bind=10.9.0.2:4791,mountproto=tcp,mountport=20048 export=/srv/linux
+    fuse_row 11 softroce
+    check 11 "softroce: clean disconnect" qps_are "$base_qps"
 }
 stress_row() { # ROW
     limit=170 check "$1" "stress" tool_stress "$1" "${NR_GUEST_STRESS_SECONDS:-20}"
