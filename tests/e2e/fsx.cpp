@@ -98,6 +98,8 @@ class Exerciser {
   private:
     bool open(int flags);
     void step();
+    void place(Step& s);
+    void act(const Step& s);
     What choose();
     std::size_t somewhere(std::size_t bound);
     std::size_t some_length(std::size_t bound);
@@ -339,14 +341,8 @@ What Exerciser::choose() {
     return What::look;
 }
 
-void Exerciser::step() {
-    Step s{done_, choose(), 0, 0, model_.size()};
-    const bool maps =
-        s.what == What::map_read || s.what == What::map_write || s.what == What::map_write_unsynced;
-    const bool directly = s.what == What::direct_read || s.what == What::direct_write;
-    if (maps && !arguments_.mapped) s.what = s.what == What::map_read ? What::read : What::write;
-    if (directly && !arguments_.direct)
-        s.what = s.what == What::direct_read ? What::read : What::write;
+// Where, and how long.
+void Exerciser::place(Step& s) {
     const std::size_t room = arguments_.length_max;
     switch (s.what) {
         case What::write:
@@ -382,10 +378,9 @@ void Exerciser::step() {
         case What::look:
             break;
     }
-    last_[done_ % kRemembered] = s;
-    if (arguments_.verbose)
-        std::printf("%llu %s at %zu of %zu\n", static_cast<unsigned long long>(done_),
-                    kNames[static_cast<std::size_t>(s.what)], s.offset, s.len);
+}
+
+void Exerciser::act(const Step& s) {
     switch (s.what) {
         case What::write:
             return do_write(s);
@@ -418,6 +413,22 @@ void Exerciser::step() {
             return do_read(s, reader.get());
         }
     }
+}
+
+void Exerciser::step() {
+    Step s{done_, choose(), 0, 0, model_.size()};
+    const bool maps =
+        s.what == What::map_read || s.what == What::map_write || s.what == What::map_write_unsynced;
+    const bool directly = s.what == What::direct_read || s.what == What::direct_write;
+    if (maps && !arguments_.mapped) s.what = s.what == What::map_read ? What::read : What::write;
+    if (directly && !arguments_.direct)
+        s.what = s.what == What::direct_read ? What::read : What::write;
+    place(s);
+    last_[done_ % kRemembered] = s;
+    if (arguments_.verbose)
+        std::printf("%llu %s at %zu of %zu\n", static_cast<unsigned long long>(done_),
+                    kNames[static_cast<std::size_t>(s.what)], s.offset, s.len);
+    act(s);
 }
 
 int Exerciser::run() {

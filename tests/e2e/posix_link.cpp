@@ -129,7 +129,7 @@ void b107_texts_of_each_length(Checks& t) {
     NR_EQ(most, link_text("most"));
     NR_EQ(4095, lstat_of("most").st_size);
     NR_ERR(ENAMETOOLONG, ::symlink(letters.c_str(), "over"));
-    for (const std::size_t len : {255, 256, 1000, 1023, 1024, 1025, 4000, 4093, 4094}) {
+    for (const std::size_t len : {255U, 256U, 1000U, 1023U, 1024U, 1025U, 4000U, 4093U, 4094U}) {
         const std::string name = "s" + std::to_string(len);
         NR_OK(::symlink(letters.substr(0, len).c_str(), name.c_str()));
         NR_EQ(letters.substr(0, len), link_text(name));
