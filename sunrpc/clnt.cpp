@@ -132,6 +132,10 @@ struct ClntLeaf {
         const std::uint32_t size = call_header_size(sys_of(clnt, call)) + args_max(call);
         NR_TRY_ASSIGN(Rqst* const rqst, clnt.xprt_.get_rqst_with(size, payload_of(call)));
         Result<void> sent = encode(clnt, call, *rqst);
+        if (clnt.observer_.ended != nullptr) {
+            call.sent_ns = clnt.xprt_.loop().now_ns();
+            call.bytes_out = rqst->call.length();
+        }
         if (sent) sent = clnt.xprt_.send(*rqst);
         if (!sent) {
             clnt.xprt_.put_rqst(*rqst);
@@ -172,6 +176,7 @@ struct ClntLeaf {
         } else {
             ++clnt.counters_.errors;
         }
+        if (clnt.observer_.ended != nullptr) clnt.observer_.ended(clnt.observer_.arg, call, result);
         call.done(call, result);
     }
 
@@ -221,6 +226,7 @@ struct ClntLeaf {
         Call& call = *static_cast<Call*>(rqst.user);
         Xprt& xprt = call.clnt->xprt_;
         call.resends = rqst.resends;
+        call.bytes_in = rqst.reply.length();
         bool res_in_message = false;
         if (result) result = decode(*call.clnt, call, rqst, res_in_message);
         if (!res_in_message) xprt.put_rqst(rqst);
@@ -307,6 +313,8 @@ Result<void> Clnt::call(Call& call) noexcept {
     call.status = RpcStatus::not_answered;
     call.mismatch_low = call.mismatch_high = call.auth_stat = call.result_placed = 0;
     call.resends = 0;
+    call.sent_ns = call.bytes_out = call.bytes_in = 0;
+    if (observer_.ended != nullptr) call.called_ns = xprt_.loop().now_ns();
     call.failure = Result<void>{};
     call.rqst = nullptr;
 

@@ -70,11 +70,22 @@ struct Call : ListHook<Call> {
     // server may have executed it before, and a restarted one does not remember that.
     std::uint32_t resends = 0;
 
+    // Measured where the Clnt has an observer: when it was called, when it went to the transport
+    // (0: not at all), and the bytes of its messages with their payloads.
+    std::uint64_t called_ns = 0, sent_ns = 0;
+    std::uint64_t bytes_out = 0, bytes_in = 0;
+
     // Clnt's own.
     Clnt* clnt = nullptr;
     Rqst* rqst = nullptr;
     Result<void> failure;  // to be told when the timer fires; success: time is out
     CallTimer timer;
+};
+
+// Told of each call that has ended, right before its `done`: for statistics.
+struct CallObserver {
+    void (*ended)(void* arg, const Call& call, const Result<void>& result) noexcept = nullptr;
+    void* arg = nullptr;
 };
 
 struct ClntCounters {
@@ -96,6 +107,7 @@ class Clnt {
     Result<void> call(Call& call) noexcept;
     // Answers the caller at once with Errc::closed; the slot comes back by itself.
     void cancel(Call& call) noexcept;
+    void observe(const CallObserver& observer) noexcept { observer_ = observer; }
     Xprt& xprt() noexcept { return xprt_; }
     const ClntCounters& counters() const noexcept { return counters_; }
     std::uint32_t pending() const noexcept { return pending_; }
@@ -113,6 +125,7 @@ class Clnt {
         Clnt* clnt = nullptr;
     } waiter_;
     ClntCounters counters_;
+    CallObserver observer_;
 };
 
 }  // namespace nfsrdma::sunrpc

@@ -183,6 +183,8 @@ class Client {
     Loop& loop() noexcept { return xprt().loop(); }
     ClientCounters& counters() noexcept { return counters_; }
     const sunrpc::ClntCounters& rpc_counters() const noexcept { return nfs_.counters(); }
+    // Of NFS's calls, each try of them.
+    void observe(const sunrpc::CallObserver& observer) noexcept { nfs_.observe(observer); }
 
   private:
     friend class Op;

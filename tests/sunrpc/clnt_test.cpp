@@ -151,6 +151,42 @@ TEST_F(ClntTest, OneCallGoesAsSomebodyElse) {
     }
 }
 
+TEST_F(ClntTest, ObserverIsToldWhatEachCallCost) {
+    make();
+    struct Seen {
+        std::vector<std::uint32_t> procs;
+        std::uint64_t out = 0, in = 0;
+        bool sent = false, ok = false;
+    } seen;
+    const auto note = [](void* arg, const Call& ended, const Result<void>& result) noexcept {
+        auto& all = *static_cast<Seen*>(arg);
+        all.procs.push_back(ended.proc_number);
+        all.out = ended.bytes_out;
+        all.in = ended.bytes_in;
+        all.sent = ended.sent_ns >= ended.called_ns && ended.called_ns != 0;
+        all.ok = static_cast<bool>(result);
+    };
+    clnt->observe({note, &seen});
+    Payload room = payload(8192);
+    TestCall call;
+    set_read(call, room, 8192, 8192);
+    ASSERT_TRUE(static_cast<bool>(clnt->call(call)));
+    ASSERT_TRUE(run(call));
+    EXPECT_EQ(seen.procs, std::vector<std::uint32_t>{blob::read});
+    EXPECT_TRUE(seen.sent && seen.ok);
+    EXPECT_GT(seen.in, 8192u);
+    EXPECT_GT(seen.out, 40u);
+    EXPECT_LT(seen.out, 400u);
+
+    TestCall closed;
+    set(closed, blob::write);
+    xprt->close();
+    ASSERT_TRUE(static_cast<bool>(clnt->call(closed)));
+    ASSERT_TRUE(run(closed));
+    EXPECT_EQ(seen.procs.size(), 2u);
+    EXPECT_FALSE(seen.ok);
+}
+
 TEST_F(ClntTest, WriteOfEverySizeByChunkAndInline) {
     for (const std::uint32_t chunk_min : {0u, UINT32_MAX}) {
         for (const std::uint32_t size : {0u, 1u, 2u, 3u, 4u, 5u, 1023u, 4096u, 65537u}) {

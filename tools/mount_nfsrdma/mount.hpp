@@ -76,6 +76,7 @@ class Mount {
 
     // Whose request is being looked at, from which loop, with which payload (Channel).
     Channel* reading = nullptr;
+    std::uint32_t silly_names = 0;  // given so far
     // Any thread: the kernel has ended it. All loops end.
     void end() noexcept;
     bool ended() const noexcept { return ended_; }

@@ -1,6 +1,7 @@
 #include "tools/mount_nfsrdma/worker.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -122,9 +123,28 @@ bool Worker::connect(const MountOptions& options, const SockAddr& server, std::s
     bool truncated = false;
     const sunrpc::AuthSys sys = sunrpc::AuthSys::of_process(truncated);
     client_ = std::make_unique<nfs::client::Client>(connections_->xprt(), &sys);
+    client_->observe({on_call, this});
     const bool hard = options.patience == Patience::hard;
     client_->timeout_ns = client_->jukebox_ns = hard ? tool::kForEverNs : soft_ns(options);
     return true;
+}
+
+void Worker::on_call(void* arg, const sunrpc::Call& call, const Result<void>& result) noexcept {
+    if (call.proc_number >= kProcs) return;
+    Worker& worker = *static_cast<Worker*>(arg);
+    const std::uint64_t now = worker.loop_->now_ns();
+    CallCosts costs;
+    costs.bytes_out = call.bytes_out;
+    costs.bytes_in = call.bytes_in;
+    costs.execute_ns = now - call.called_ns;
+    costs.queue_ns = call.sent_ns != 0 ? call.sent_ns - call.called_ns : costs.execute_ns;
+    costs.rtt_ns = call.sent_ns != 0 ? now - call.sent_ns : 0;
+    costs.resends = call.resends;
+    costs.timed_out = !result && result.error().code == Errc::timed_out;
+    std::int32_t status = 0;  // of NFS: the first word of all results
+    if (call.res != nullptr) std::memcpy(&status, call.res, sizeof status);
+    costs.error = !result || status != 0;
+    worker.stats_.note(call.proc_number, costs);
 }
 
 Worker::~Worker() {

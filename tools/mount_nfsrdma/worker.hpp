@@ -7,6 +7,7 @@
 #include "nfs/client/client.hpp"
 #include "tools/mount_nfsrdma/channel.hpp"
 #include "tools/mount_nfsrdma/job.hpp"
+#include "tools/mount_nfsrdma/stats.hpp"
 #include "tools/nfsrdma/connections.hpp"
 #include "verbs/device.hpp"
 
@@ -40,6 +41,7 @@ class Worker {
     nfs::client::Client& client() noexcept { return *client_; }
     tool::Connections& connections() noexcept { return *connections_; }
     Channel& channel() noexcept { return channel_; }
+    LoopStats& stats() noexcept { return stats_; }
     std::uint32_t index() const noexcept { return index_; }
     // A call that waits for its answer, before the mount is served or after.
     nfs::client::Outcome wait_for(nfs::client::Op& op, std::uint64_t timeout_ns) noexcept;
@@ -57,6 +59,7 @@ class Worker {
     bool connect(const MountOptions& options, const SockAddr& server, std::string& why,
                  bool& again);
     bool open_device(const MountOptions& options, const SockAddr& server, std::string& why);
+    static void on_call(void* arg, const sunrpc::Call& call, const Result<void>& result) noexcept;
     static void on_serve(Task& task) noexcept;
     static void on_bury(Task& task) noexcept;
     static void on_look(Task& task) noexcept;
@@ -78,6 +81,7 @@ class Worker {
     std::unique_ptr<tool::Connections> connections_;
     std::unique_ptr<nfs::client::Client> client_;
     Channel channel_;
+    LoopStats stats_;
     List<Job, Job> jobs_, buried_;
     WorkerTask serve_task_, bury_task_, look_task_;
     WorkerTimer grace_timer_;

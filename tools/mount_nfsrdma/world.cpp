@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <future>
 #include <linux/fuse.h>
 #include <spawn.h>
 #include <sys/ioctl.h>
@@ -24,6 +25,7 @@ namespace {
 constexpr std::uint64_t kGoodbyeNs = 3 * kNsPerSec;
 constexpr std::uint64_t kCourtesyNs = kNsPerSec;  // for calls of the end of a mount
 constexpr double kMountMaxS = 10;
+constexpr std::uint32_t kPage = 4096;
 
 std::string system_trouble(const char* what) {
     return std::string(what) + ": " + std::strerror(errno);
@@ -47,6 +49,30 @@ std::string fuse_options(const MountOptions& options) {
         text += "," + option;
     return text;
 }
+
+// The counters of one loop are its thread's own.
+struct Snapshot final : Task {
+    explicit Snapshot(Worker& of) noexcept : Task(on_run), worker(of) {}
+    static void on_run(Task& task) noexcept {
+        Snapshot& self = static_cast<Snapshot&>(task);
+        self.rdma = self.worker.connections().counters();
+        self.io = self.worker.connections().io_counters();
+        self.rpc = self.worker.client().rpc_counters();
+        self.nfs = self.worker.client().counters();
+        self.channel = self.worker.channel().counters();
+        self.jobs = self.worker.jobs();
+        self.connected = self.worker.connections().connected();
+        self.taken.set_value();
+    }
+    Worker& worker;
+    xprtrdma::TransportCounters rdma;
+    pools::IoCounters io;
+    sunrpc::ClntCounters rpc;
+    nfs::client::ClientCounters nfs;
+    Channel::Counters channel;
+    std::uint32_t jobs = 0, connected = 0;
+    std::promise<void> taken;
+};
 
 }  // namespace
 
@@ -124,6 +150,7 @@ bool World::ask(const SockAddr& server, std::string& why, bool& again) {
     }
     mount_ = std::make_unique<Mount>(options_, root_);
     mount_->limits = limits_;
+    began_ns_ = mount_->now_ns();
     (void)mount_->take(mount_->nodes.root(), getattr.attributes(), mount_->next_order());
     for (std::uint32_t i = 0; i < workers_.size(); ++i)
         workers_[i]->join(*mount_, i);
@@ -195,6 +222,49 @@ int World::run() {
     return kExitOk;
 }
 
+Stats World::stats() {
+    Stats stats;
+    stats.directory = options_.directory;
+    stats.source = options_.server + ":" + options_.export_path;
+    stats.age_s = (mount_->now_ns() - began_ns_) / kNsPerSec;
+    stats.wtmult = kPage;
+    stats.dtsize = workers_.front()->client().sizes().directory;
+    stats.namlen = limits_.name_max;
+    stats.port = options_.port;
+    std::uint64_t requests = 0, waited = 0, copied = 0, jobs = 0;
+    for (const auto& worker : workers_) {
+        Snapshot one(*worker);
+        worker->loop().post(one);
+        one.taken.get_future().wait();
+        stats.add(worker->stats());
+        stats.rdma = tool::sum_of(stats.rdma, one.rdma);
+        stats.io = tool::sum_of(stats.io, one.io);
+        stats.rpc = tool::sum_of(stats.rpc, one.rpc);
+        stats.nfs = tool::sum_of(stats.nfs, one.nfs);
+        stats.connections += one.connected;
+        requests += one.channel.requests;
+        waited += one.channel.waited_for_payload;
+        copied += one.channel.copied_bytes;
+        jobs += one.jobs;
+    }
+    std::uint64_t nodes = 0, told = 0;
+    {
+        const std::lock_guard guard(mount_->lock);
+        nodes = mount_->nodes.size();
+        told = mount_->notifier.told();
+    }
+    const auto count = [&](const char* name, std::uint64_t value) {
+        stats.more.push_back({name, static_cast<double>(value), true});
+    };
+    count("fuse_requests", requests);
+    count("fuse_requests_under_way", jobs);
+    count("fuse_bytes_copied", copied);
+    count("fuse_waited_for_payload", waited);
+    count("fuse_notifications", told);
+    count("nodes", nodes);
+    return stats;
+}
+
 // From a thread that is none of ours: the kernel waits for us while it unmounts.
 void World::unmount() {
     if (::geteuid() == 0) {
@@ -215,6 +285,7 @@ void World::remove_leftovers() {
     for (Node* const node : mount_->nodes.silly_ones()) {
         if (!worker.client().xprt().connected()) return;
         nfs::client::RemoveOp remove;
+        remove.sys = node->silly_caller.get();
         remove.args.object.dir = node->silly_parent->handle.view();
         remove.args.object.name = node->silly_name.data();
         (void)worker.wait_for(remove, kCourtesyNs);

@@ -29,6 +29,9 @@ class World {
     // Unmounts, lazily, which ends run(). Waits for what run() does: from another thread.
     void unmount();
 
+    // What was counted until now. Any thread but those of the loops, while run() runs.
+    Stats stats();
+
     Mount& mount() noexcept { return *mount_; }
     const std::vector<std::unique_ptr<Worker>>& workers() const noexcept { return workers_; }
 
@@ -46,6 +49,7 @@ class World {
     nfs::client::FileHandle root_;
     ServerLimits limits_;
     fuse_session* session_ = nullptr;
+    std::uint64_t began_ns_ = 0;
     std::vector<std::thread> threads_;
     std::vector<UniqueFd> clones_;
 };

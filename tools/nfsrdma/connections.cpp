@@ -1,26 +1,14 @@
 #include "tools/nfsrdma/connections.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <utility>
+
+#include "tools/nfsrdma/stats.hpp"
 
 namespace nfsrdma::tool {
 namespace {
 
 constexpr std::uint32_t kCreditsEachMin = 8;
-
-// Of two structures of nothing but counts.
-template <class Counters>
-Counters sum(const Counters& a, const Counters& b) noexcept {
-    static_assert(sizeof(Counters) % sizeof(std::uint64_t) == 0);
-    using Words = std::array<std::uint64_t, sizeof(Counters) / sizeof(std::uint64_t)>;
-    Words words = std::bit_cast<Words>(a);
-    const Words more = std::bit_cast<Words>(b);
-    for (std::size_t i = 0; i < words.size(); ++i)
-        words[i] += more[i];
-    return std::bit_cast<Counters>(words);
-}
 
 }  // namespace
 
@@ -120,7 +108,7 @@ xprtrdma::TransportCounters Connections::counters() const noexcept {
         const xprtrdma::TransportCounters& its = member->transport->counters();
         in_flight_max = std::max(in_flight_max, its.in_flight_max);
         recover_ns_max = std::max(recover_ns_max, its.recover_ns_max);
-        all = sum(all, its);
+        all = sum_of(all, its);
     }
     all.in_flight_max = in_flight_max;
     all.recover_ns_max = recover_ns_max;
@@ -130,7 +118,7 @@ xprtrdma::TransportCounters Connections::counters() const noexcept {
 pools::IoCounters Connections::io_counters() const noexcept {
     pools::IoCounters all;
     for (const auto& member : members_)
-        all = sum(all, member->transport->io_counters());
+        all = sum_of(all, member->transport->io_counters());
     return all;
 }
 

@@ -1,4 +1,7 @@
 #pragma once
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +12,18 @@
 #include "xprtrdma/transport.hpp"
 
 namespace nfsrdma::tool {
+
+// Of two structures of nothing but counts.
+template <class Counters>
+Counters sum_of(const Counters& a, const Counters& b) noexcept {
+    static_assert(sizeof(Counters) % sizeof(std::uint64_t) == 0);
+    using Words = std::array<std::uint64_t, sizeof(Counters) / sizeof(std::uint64_t)>;
+    Words words = std::bit_cast<Words>(a);
+    const Words more = std::bit_cast<Words>(b);
+    for (std::size_t i = 0; i < words.size(); ++i)
+        words[i] += more[i];
+    return std::bit_cast<Counters>(words);
+}
 
 // What was copied, and how long that took.
 struct Moved {
