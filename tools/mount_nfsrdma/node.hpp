@@ -60,6 +60,7 @@ class Node {
     std::string silly_name;
     Node* silly_parent = nullptr;
     std::shared_ptr<const sunrpc::AuthSys> silly_caller;
+    bool silly_going = false;          // it is being removed
     std::uint32_t silly_removals = 0;  // of a directory: REMOVEs of such names under way
 
     List<Name, InParent> children;  // of a directory

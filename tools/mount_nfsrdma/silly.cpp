@@ -1,0 +1,249 @@
+#include "tools/mount_nfsrdma/silly.hpp"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+
+#include "base/assert.hpp"
+#include "tools/mount_nfsrdma/worker.hpp"
+
+namespace nfsrdma::mount {
+
+std::string hidden_name(std::uint64_t fileid, std::uint32_t counter) {
+    char text[40];
+    (void)std::snprintf(text, sizeof text, ".nfs%016" PRIx64 "%08" PRIx32, fileid, counter);
+    return text;
+}
+
+bool is_hidden_as(const Node& node, const Node& directory, std::string_view name) noexcept {
+    return node.silly_parent == &directory && node.silly_name == name;
+}
+
+bool must_hide(const Node& node) noexcept {
+    // What is hidden already outlives its other names.
+    return node.opens != 0 && !node.is_dir() && node.silly_name.empty();
+}
+
+namespace {
+
+// Removes the hidden name of a node. Nobody waits for it but the rmdir of its directory.
+class RemovalJob final : public Job {
+  public:
+    RemovalJob(Worker& at, Node& node) : Job(at, node.silly_caller), node_(node) {}
+
+    void start() noexcept override {
+        Node& directory = *node_.silly_parent;
+        node_.silly_going = true;
+        ++directory.silly_removals;
+        remove_.args.object = place(directory, node_.silly_name);
+        changing_.begin(mount(), directory);
+        call<&RemovalJob::removed>(remove_);
+    }
+
+  private:
+    void removed() noexcept {
+        Node& directory = *node_.silly_parent;
+        node_.silly_going = false;
+        --directory.silly_removals;
+        const bool ok = remove_.outcome.ok();
+        if (remove_.outcome.rpc) {
+            mount().take(directory,
+                         ok ? remove_.res.REMOVE3res_u.resok.dir_wcc
+                            : remove_.res.REMOVE3res_u.resfail.dir_wcc,
+                         order());
+        } else {
+            directory.attributes.expire();
+        }
+        changing_.end();
+        const nfsstat3 status = remove_.outcome.status;
+        const bool gone = status == NFS3_OK || status == NFS3ERR_NOENT || status == NFS3ERR_STALE;
+        if (remove_.outcome.rpc && gone) {
+            tell_kernel(directory);
+            reveal(mount(), node_);
+        }
+        finish();
+    }
+    // The kernel has not asked for this: it believes what it had.
+    void tell_kernel(Node& directory) noexcept {
+        if (mount().nodes.child(directory, node_.silly_name) != nullptr) {
+            mount().nodes.drop_name(directory, node_.silly_name);
+            mount().expire_names(directory);
+        }
+        node_.attributes.expire();
+        directory.invalidate_attributes = true;
+        mount().notifier.add(directory);
+    }
+
+    Node& node_;  // pinned, as long as it has a hidden name
+    nfs::client::RemoveOp remove_;
+    Changing changing_;
+};
+
+// What another server, or another file system, may say of a link that a rename gets around.
+bool may_be_moved(nfsstat3 status) noexcept {
+    switch (nfs::client::raw_value(status)) {
+        case NFS3ERR_PERM:
+        case NFS3ERR_ACCES:
+        case NFS3ERR_INVAL:
+        case NFS3ERR_MLINK:
+        case NFS3ERR_NOTSUPP:
+            return true;
+        default:
+            return false;
+    }
+}
+
+}  // namespace
+
+void finish_silly(Mount& /*mount*/, Worker& at, Node& node) noexcept {
+    if (node.silly_name.empty() || node.silly_going) return;
+    auto made = std::make_unique<RemovalJob>(at, node);
+    RemovalJob& job = *made;
+    add_job(at, std::move(made));
+    job.start();
+}
+
+void reveal(Mount& mount, Node& node) noexcept {
+    node.silly_name.clear();
+    node.silly_caller.reset();
+    mount.nodes.unpin(*std::exchange(node.silly_parent, nullptr));
+    mount.nodes.unpin(node);
+}
+
+void HidingJob::hide(Node& directory, std::string& name, Node& victim, Way way) noexcept {
+    NR_ASSERT(way != Way::none && must_hide(victim));
+    directory_ = &directory;
+    directory_pin_ = NodePin(mount().nodes, directory);
+    victim_ = NodePin(mount().nodes, victim);
+    name_ = &name;
+    wanted_ = way;
+    try_next();
+}
+
+void HidingJob::try_next() noexcept {
+    if (++tries_ > kTriesMax) return not_hidden(EBUSY);
+    hidden_ = hidden_name(victim_->attributes.now().fileid, ++mount().silly_names);
+    if (wanted_ == Way::move) {
+        lookup_.args.what = place(*directory_, hidden_);
+        return call<&HidingJob::looked_up>(lookup_);
+    }
+    link_.args.file = victim_->handle.view();
+    link_.args.link = place(*directory_, hidden_);
+    changing_directory_.begin(mount(), *directory_);
+    changing_victim_.begin(mount(), *victim_);
+    call<&HidingJob::linked>(link_);
+}
+
+void HidingJob::linked() noexcept {
+    const bool ok = link_.outcome.ok();
+    victim_->attributes.expire();
+    if (link_.outcome.rpc) {
+        mount().take(
+            *directory_,
+            ok ? link_.res.LINK3res_u.resok.linkdir_wcc : link_.res.LINK3res_u.resfail.linkdir_wcc,
+            order());
+    } else {
+        directory_->attributes.expire();
+    }
+    changing_directory_.end();
+    changing_victim_.end();
+    if (ok) {
+        done_ = Way::link;
+        return hidden();
+    }
+    if (link_.outcome.rpc && link_.outcome.status == NFS3ERR_EXIST) return try_next();
+    if (!link_.outcome.rpc || !may_be_moved(link_.outcome.status))
+        return not_hidden(errno_of(link_));
+    wanted_ = Way::move;
+    try_next();
+}
+
+// A rename takes the place of what is there: so nothing may be.
+void HidingJob::looked_up() noexcept {
+    if (lookup_.outcome.ok()) return try_next();
+    if (!lookup_.outcome.rpc || lookup_.outcome.status != NFS3ERR_NOENT)
+        return not_hidden(errno_of(lookup_));
+    rename(*name_, hidden_);
+    call<&HidingJob::moved>(rename_);
+}
+
+void HidingJob::rename(std::string& from, std::string& to) noexcept {
+    rename_.args.from = place(*directory_, from);
+    rename_.args.to = place(*directory_, to);
+    rename_.object = victim_->handle;
+    changing_directory_.begin(mount(), *directory_);
+    changing_victim_.begin(mount(), *victim_);
+}
+
+void HidingJob::take_rename() noexcept {
+    victim_->attributes.expire();
+    if (rename_.outcome.rpc) {
+        const bool ok = rename_.outcome.ok();
+        mount().take(*directory_,
+                     ok ? rename_.res.RENAME3res_u.resok.todir_wcc
+                        : rename_.res.RENAME3res_u.resfail.todir_wcc,
+                     order());
+    } else {
+        directory_->attributes.expire();
+    }
+    changing_directory_.end();
+    changing_victim_.end();
+}
+
+void HidingJob::moved() noexcept {
+    take_rename();
+    if (!rename_.outcome.ok()) return not_hidden(errno_of(rename_));
+    done_ = Way::move;
+    hidden();
+}
+
+void HidingJob::keep_hidden() noexcept {
+    NR_ASSERT(done_ != Way::none);
+    Node& victim = *victim_;
+    // The kernel unlinks one name of a file at a time.
+    NR_ASSERT(victim.silly_name.empty());
+    mount().nodes.pin(victim);
+    mount().nodes.pin(*directory_);
+    victim.silly_name = std::move(hidden_);
+    victim.silly_parent = directory_;
+    victim.silly_caller = caller();
+    // It was closed meanwhile.
+    if (victim.opens == 0) finish_silly(mount(), worker(), victim);
+}
+
+void HidingJob::undo() noexcept {
+    NR_ASSERT(done_ != Way::none);
+    if (done_ == Way::move) {
+        rename(hidden_, *name_);
+        return call<&HidingJob::moved_back>(rename_);
+    }
+    remove_.args.object = place(*directory_, hidden_);
+    changing_directory_.begin(mount(), *directory_);
+    changing_victim_.begin(mount(), *victim_);
+    call<&HidingJob::unlinked>(remove_);
+}
+
+void HidingJob::moved_back() noexcept {
+    take_rename();
+    if (!rename_.outcome.ok()) keep_hidden();
+    undone();
+}
+
+void HidingJob::unlinked() noexcept {
+    const bool ok = remove_.outcome.ok();
+    victim_->attributes.expire();
+    if (remove_.outcome.rpc) {
+        mount().take(
+            *directory_,
+            ok ? remove_.res.REMOVE3res_u.resok.dir_wcc : remove_.res.REMOVE3res_u.resfail.dir_wcc,
+            order());
+    } else {
+        directory_->attributes.expire();
+    }
+    changing_directory_.end();
+    changing_victim_.end();
+    if (!ok) keep_hidden();
+    undone();
+}
+
+}  // namespace nfsrdma::mount
