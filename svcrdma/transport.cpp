@@ -220,7 +220,8 @@ void SvcTransport::work() noexcept {
         advance_while_it_goes(*this, call);
     }
     retry_transfers();
-    if (!arrived_.empty() && !free_.empty() && !waits_for_peer()) schedule();
+    if (state_ == State::open && !arrived_.empty() && !free_.empty() && !waits_for_peer())
+        schedule();
     if (idle_.size() >= receive_batch()) post_receives();
     if (closing()) {
         replies_.flush();
