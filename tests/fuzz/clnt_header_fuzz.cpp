@@ -2,21 +2,27 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <memory>
 
 #include "base/assert.hpp"
 #include "base/bytes.hpp"
 #include "rpcrdma/pcl.hpp"
+#include "tests/fuzz/answer.hpp"
+#include "tests/fuzz/keep.hpp"
 #include "tests/support/loop_world.hpp"
 #include "tests/support/raw_peer.hpp"
 #include "xprtrdma/transport.hpp"
 
 // Bytes as inline Sends to a live client transport with calls in flight, over LoopWire. Whatever
-// they are: each call completes once, a connection that it kept still works, and all pools are full
-// at the end (the transport's destructor asserts it).
+// they are: each call completes once, a connection that it kept still works, one that it lost is
+// made again, and all pools are full at the end of its world (the transport's destructor asserts
+// it).
 //
-// Input: one byte of options, then messages, each with its length in two bytes, whose top bit makes
-// it a SEND_WITH_INV. The words kKey and kXid stand for the key that the last
+// Input: one byte of options, then at most kMessagesMax messages, each with its length in two
+// bytes, whose top bit makes it a SEND_WITH_INV. With kMortal among the options the transport does
+// not recover, and is closed at the end. The words kKey and kXid stand for the key that the last
 // call seen advertises and for its XID; kAddr and kLength for the address and length of its chunk.
 namespace nfsrdma::xprtrdma {
 namespace {
@@ -24,11 +30,13 @@ namespace {
 constexpr std::uint32_t kKey = 0x4E4B4559, kXid = 0x58494458, kAddr = 0x41444452,
                         kLength = 0x4C454E47;
 constexpr std::uint32_t kCalls = 4, kPayload = 16 << 10;
+constexpr std::uint32_t kMessagesMax = 24;
+constexpr std::uint8_t kMortal = 0xC8;  // all of these bits
 
 struct Call {
     sunrpc::Rqst* rqst = nullptr;
     sunrpc::Payload payload;
-    std::uint32_t completions = 0;
+    std::uint32_t completions = 0, xid = 0;
     Transport* transport = nullptr;
 };
 
@@ -52,24 +60,26 @@ void completed(sunrpc::Rqst& rqst, Result<void> outcome) noexcept {
 }
 
 struct Client {
-    explicit Client(std::uint8_t bits)
-        : listener(*world.server, test::LoopWorld::server_address(), raw()) {
+    Client(pools::LocalStrategy local, bool remote_invalidation, bool recovers)
+        : world(net()),
+          listener(*world.server, test::LoopWorld::server_address(), raw(remote_invalidation)) {
         TransportOptions options;
         options.demand = {.credits = kCalls,
                           .max_payload = kPayload,
                           .max_message = 16 << 10,
                           .inline_size = 1024};
-        options.local = static_cast<pools::LocalStrategy>(bits % 3);
-        listener.options.offer.remote_invalidation = (bits & 4) != 0;
+        options.local = local;
+        options.recovery.on = recovers;
+        options.recovery.seed = 1;
+        listener.script = [this](test::RawConn&, const test::RawMessage& message) {
+            saw(message.bytes);
+        };
         auto made = Transport::create(
             *world.client, test::LoopWorld::server_address(), options,
             [](void*, Result<void>) noexcept {}, nullptr);
         NR_ASSERT(static_cast<bool>(made));
         transport = *std::move(made);
         NR_ASSERT(world.run_until([&] { return transport->connected(); }));
-        conn().script = [this](test::RawConn&, test::RawMessage message) { saw(message.bytes); };
-        for (std::uint32_t i = 0; i < kCalls; ++i)
-            start(calls[i], i + (bits >> 4) % 4);
     }
     ~Client() {
         transport->close();
@@ -77,15 +87,70 @@ struct Client {
             call.payload.reset();
         NR_ASSERT(world.run_until([&] { return transport->idle(); }));
         for (const Call& call : calls)
-            NR_ASSERT(call.completions == (call.transport != nullptr ? 1u : 0u));
+            NR_ASSERT(call.rqst == nullptr);
         transport.reset();
     }
-    static test::RawOptions raw() {
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    static test::LoopWorld::Options net() {
+        test::LoopWorld::Options options;
+        options.net.frames = 512;
+        return options;
+    }
+    static test::RawOptions raw(bool remote_invalidation) {
         test::RawOptions options;
         options.receives = 16;
+        options.send_wrs = 64;
+        options.offer.remote_invalidation = remote_invalidation;
         return options;
     }
     test::RawConn& conn() { return listener.last(); }
+
+    void run(std::uint32_t first_kind, std::span<const std::byte> input) {
+        for (std::uint32_t i = 0; i < kCalls; ++i)
+            start(calls[i], i + first_kind);
+        world.run_for(100 * kNsPerUs);
+        std::uint32_t sent = 0;
+        for (std::size_t at = 0; at + 2 <= input.size() && sent < kMessagesMax; ++sent) {
+            const std::uint16_t word = load_be16(&input[at]);
+            at += 2;
+            const std::size_t length = std::min<std::size_t>(word % 1025u, input.size() - at);
+            if (conn().ended || conn().qp().in_error()) break;
+            send(input.subspan(at, length), (word & 0x8000) != 0);
+            at += length;
+        }
+    }
+    // A server that knows what it does answers what is left, on a new connection where the input
+    // cost the old one.
+    void finish() {
+        const auto done = [this] {
+            return std::all_of(calls.begin(), calls.end(),
+                               [](const Call& call) { return call.rqst == nullptr; });
+        };
+        for (std::uint32_t tries = 0; !done(); ++tries) {
+            NR_ASSERT(tries < 100);
+            if (transport->connected() && !conn().ended && !conn().qp().in_error()) {
+                for (const Call& call : calls) {
+                    const auto at = pending.find(call.xid);
+                    if (call.rqst == nullptr || at == pending.end()) continue;
+                    if (conn().qp().send_room() > 0) conn().send(at->second);
+                }
+                world.run_until(done, kNsPerMs);
+            } else {
+                world.run_for(100 * kNsPerMs);
+            }
+        }
+        for (Call& call : calls) {
+            NR_ASSERT(call.completions == (call.transport != nullptr ? 1u : 0u));
+            call.payload.reset();
+            call.completions = 0;
+            call.transport = nullptr;
+        }
+        pending.clear();
+        NR_ASSERT(world.run_until([&] { return transport->connected(); }));
+        listener.conns.erase(listener.conns.begin(), std::prev(listener.conns.end()));
+    }
 
     // Kinds: a small call, one with a result by Write chunk, one with an argument by Read chunk,
     // one with a long reply.
@@ -95,7 +160,7 @@ struct Client {
         sunrpc::Rqst& rqst = **got;
         call.transport = transport.get();
         call.rqst = &rqst;
-        rqst.xid = 0x1000 + kind + 16 * static_cast<std::uint32_t>(&call - calls.data());
+        rqst.xid = call.xid = next_xid++;
         rqst.user = &call;
         rqst.complete = completed;
         std::fill(rqst.head_room.begin(), rqst.head_room.begin() + 64, std::byte{0});
@@ -126,6 +191,7 @@ struct Client {
             rpcrdma::HeaderFault::none)
             return;
         xid = header.xid;
+        pending[xid] = fuzz::answer_to(header, 0);
         for (const rpcrdma::Pcl* list : {&header.read, &header.write, &header.reply}) {
             for (const rpcrdma::Chunk& chunk : header.chunks_of(*list)) {
                 for (const rpcrdma::Segment& seen : header.segments_of(chunk))
@@ -166,22 +232,25 @@ struct Client {
     test::RawListener listener;
     std::unique_ptr<Transport> transport;
     std::array<Call, kCalls> calls;
+    std::map<std::uint32_t, test::Bytes> pending;  // what would answer the calls seen
+    std::uint32_t next_xid = 0x1000;
     rpcrdma::Segment segment;
     std::uint32_t xid = 0;
 };
 
 void run(std::span<const std::byte> input) {
     if (input.empty() || input.size() > 20000) return;
-    Client client(load_u8(input.data()));
-    client.world.run_for(kNsPerMs);
-    for (std::size_t at = 1; at + 2 <= input.size();) {
-        const std::uint16_t word = load_be16(&input[at]);
-        at += 2;
-        const std::size_t length = std::min<std::size_t>(word % 1025u, input.size() - at);
-        if (client.conn().ended || client.conn().qp().in_error()) break;
-        client.send(input.subspan(at, length), (word & 0x8000) != 0);
-        at += length;
-    }
+    static fuzz::Keep<Client, 6> clients;
+    const std::uint8_t bits = load_u8(input.data());
+    const auto local = static_cast<pools::LocalStrategy>(bits % 3);
+    const bool remote_invalidation = (bits & 4) != 0;
+    const std::uint32_t kind = (bits >> 4) % 4u;
+    if ((bits & kMortal) == kMortal)
+        return Client(local, remote_invalidation, false).run(kind, input.subspan(1));
+    Client& client = clients.get(bits % 3u * 2u + (remote_invalidation ? 1u : 0u), local,
+                                 remote_invalidation, true);
+    client.run(kind, input.subspan(1));
+    client.finish();
 }
 
 }  // namespace

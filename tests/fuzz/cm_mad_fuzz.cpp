@@ -6,6 +6,7 @@
 
 #include "base/assert.hpp"
 #include "base/bytes.hpp"
+#include "tests/fuzz/keep.hpp"
 #include "verbs/softroce/cm.hpp"
 #include "verbs/softroce/cm_id.hpp"
 #include "verbs/softroce/device.hpp"
@@ -68,11 +69,16 @@ struct World final : ListenHandler {
         loop->add(*cq);
         loop->add(*other_cq);
     }
-    ~World() {
+    // Of one execution: nothing of it is left.
+    void end() {
+        net.set_tap(nullptr);
         sides.clear();
-        listener.reset();
         run_for(kNsPerMs);
         NR_ASSERT(device->cm().half_open() == 0 && device->cm().ids() == 0);
+        requests = 0;
+    }
+    ~World() {
+        listener.reset();
         loop->remove(*cq);
         loop->remove(*other_cq);
     }
@@ -161,7 +167,8 @@ std::vector<std::byte> next_frame(Input& input, std::uint8_t flags, std::uint64_
 }
 
 void run(Input input) {
-    World world;
+    static fuzz::Keep<World> worlds;
+    World& world = worlds.get(0);
     // A request that nobody answers, and whose transaction we see pass.
     class Eye final : public LoopTap {
       public:
@@ -183,14 +190,14 @@ void run(Input input) {
     Side& asking = world.connect(*world.device, *world.pd, *world.cq, kStranger.with_port(kPort));
     const SoftCmId& asked = made_of(asking);
     world.run_for(kNsPerUs);
-    for (int messages = 0; input.size > 0 && messages < 64; ++messages) {
+    for (int messages = 0; input.size > 0 && messages < 24; ++messages) {
         const std::uint8_t flags = input.take();
         const auto frame = next_frame(input, flags, eye.tid, made, asked);
         world.net.inject((flags & 32) != 0 ? kStranger : kPeer, kHere, frame);
         world.run_for((flags & 64) != 0 ? 50 * kNsPerMs : 10 * kNsPerUs);
     }
     world.run_for(20 * kNsPerMs);
-    world.net.set_tap(nullptr);
+    world.end();
 }
 
 }  // namespace

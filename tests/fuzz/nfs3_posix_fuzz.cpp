@@ -4,10 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <memory>
+#include <span>
 #include <string>
 #include <unistd.h>
+#include <utility>
 
 #include "nfs/vfs_posix.hpp"
+#include "tests/fuzz/keep.hpp"
 #include "tests/fuzz/nfs3_world.hpp"
 
 namespace nfsrdma::fuzz {
@@ -41,12 +45,22 @@ class Scratch {
     fs::path path_;
 };
 
+struct World {
+    World() : nfs(open(scratch)) {}
+    static std::shared_ptr<nfs::Vfs> open(const Scratch& scratch) {
+        auto vfs = nfs::VfsPosix::create(scratch.inside(), {});
+        NR_ASSERT(static_cast<bool>(vfs));
+        return *std::move(vfs);
+    }
+    Scratch scratch;
+    NfsWorld nfs;
+};
+
 void run(std::span<const std::byte> input) {
-    const Scratch scratch;
-    auto vfs = nfs::VfsPosix::create(scratch.inside(), {});
-    NR_ASSERT(static_cast<bool>(vfs));
-    NfsWorld(*std::move(vfs)).run(input);
-    NR_ASSERT(scratch.untouched());
+    static Keep<World, 1, 64> worlds;
+    World& world = worlds.get(0);
+    world.nfs.run(input);
+    NR_ASSERT(world.scratch.untouched());
 }
 
 }  // namespace

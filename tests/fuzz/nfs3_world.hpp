@@ -13,7 +13,8 @@
 #include "tests/support/direct_xprt.hpp"
 
 // NFSv3 and MOUNT v3 arguments into a dispatcher over one export: whatever the bytes are, every
-// call is answered once or dropped, its request comes home, and memory stays bounded.
+// call is answered once or dropped, its request comes home, and memory stays bounded. An input
+// finds what those before it left in the export (keep.hpp).
 //
 // Input: up to 16 calls, each of: procedure (one byte: 0..21 NFS, 22..27 MOUNT), how its last bytes
 // come (one byte: 0 inline, else by a chunk of that many times 16 bytes), length (two bytes), and
@@ -42,6 +43,7 @@ class NfsWorld {
     void run(std::span<const std::byte> input) {
         constexpr std::size_t kCallsMax = 16;
         left_ = input;
+        last_ = root_;
         for (std::size_t i = 0; i < kCallsMax && !left_.empty(); ++i)
             call_next();
     }

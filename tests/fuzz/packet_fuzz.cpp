@@ -1,11 +1,13 @@
 // links: nr_softroce
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "base/assert.hpp"
 #include "base/bytes.hpp"
+#include "tests/fuzz/keep.hpp"
 #include "verbs/softroce/device.hpp"
 #include "verbs/softroce/loop_wire.hpp"
 #include "verbs/softroce/packet.hpp"
@@ -43,22 +45,27 @@ struct End {
           cq(must(device->create_cq(64))),
           storage(kMemory + kPage, std::byte{0x5C}),
           memory(bytes_at(align_up(address_of(storage.data()), std::uint64_t{kPage}))),
-          mr(must(pd->register_memory({memory, kMemory}, Access::local_write))),
-          fast(must(pd->alloc_fast_mr(1))),
-          qp(must(device->create_qp(
-              *pd, *cq, {.send_wrs = 8, .recv_wrs = 4, .send_sges = 1, .recv_sges = 2}))) {
+          mr(must(pd->register_memory({memory, kMemory}, Access::local_write))) {
         loop.add(*cq);
     }
-    ~End() {
+    ~End() { loop.remove(*cq); }
+    End(const End&) = delete;
+    End& operator=(const End&) = delete;
+
+    // A queue pair and a key for one execution.
+    void begin() {
+        fast = must(pd->alloc_fast_mr(1));
+        qp = must(device->create_qp(
+            *pd, *cq, {.send_wrs = 8, .recv_wrs = 4, .send_sges = 1, .recv_sges = 2}));
+    }
+    void end() {
         qp->set_error();
         while (cq->poll() > 0) {
         }
         NR_ASSERT(qp->outstanding() == 0);
-        loop.remove(*cq);
+        qp.reset();
+        fast.reset();
     }
-    End(const End&) = delete;
-    End& operator=(const End&) = delete;
-
     void connect(const End& to) {
         QpAttr attr;
         attr.path = {address, to.address};
@@ -91,9 +98,9 @@ struct End {
         (void)qp->post_recv(wr);
     }
     bool canaries_live() const {
+        static const std::vector<std::byte> canary(kMemory, std::byte{0x5C});
         const auto live = [this](std::size_t from, std::size_t to) {
-            return std::all_of(memory + from, memory + to,
-                               [](std::byte b) { return b == std::byte{0x5C}; });
+            return std::memcmp(memory + from, canary.data(), to - from) == 0;
         };
         return live(0, kKeyed) && live(kKeyed + kPage, kReceives) &&
                live(kReceives + 1000, kMemory);
@@ -150,18 +157,38 @@ void run_for(Loop& loop, std::uint64_t ns) {
     loop.run_until([](void*) { return false; }, nullptr, ns);
 }
 
-void run(Input input) {
+struct Pair {
+    Pair() : loop(must(Loop::create({.backend = LoopBackend::simulated, .clock = &clock}))) {}
     ManualClock clock;
-    LoopOptions loop_options;
-    loop_options.backend = LoopBackend::simulated;
-    loop_options.clock = &clock;
-    const auto loop = must(Loop::create(loop_options));
-    LoopNet net(*loop, 1, {}, {.frames = 128, .receive_window = 64 * 1024, .mtu = 256});
-    {
-        End requester(*loop, net, SockAddr::v4(0x7F000001, kRoceV2Port), 1);
-        End responder(*loop, net, SockAddr::v4(0x7F000002, kRoceV2Port), 2);
+    std::unique_ptr<Loop> loop;
+    LoopNet net{*loop, 1, {}, {.frames = 128, .receive_window = 64 * 1024, .mtu = 256}};
+    End requester{*loop, net, SockAddr::v4(0x7F000001, kRoceV2Port), 1};
+    End responder{*loop, net, SockAddr::v4(0x7F000002, kRoceV2Port), 2};
+
+    void run(Input input) {
+        requester.begin();
+        responder.begin();
         requester.connect(responder);
         responder.connect(requester);
+        begin_traffic();
+        std::uint32_t psn = kPsn;
+        for (int frames = 0; input.size > 0 && frames < 64; ++frames) {
+            const std::uint8_t flags = input.take();
+            End& to = (flags & 16) != 0 ? requester : responder;
+            const End& from = (flags & 16) != 0 ? responder : requester;
+            const auto bytes = next_frame(input, to, flags, psn);
+            net.inject(from.address, to.address, bytes);
+            run_for(*loop, 10 * kNsPerUs);
+            if ((flags & 32) != 0) ++psn;
+        }
+        run_for(*loop, 10 * kNsPerMs);
+        NR_ASSERT(responder.canaries_live() && requester.canaries_live());
+        requester.end();
+        responder.end();
+        run_for(*loop, kNsPerSec);
+        NR_ASSERT(net.frames_in_use() == 0);
+    }
+    void begin_traffic() {
         std::byte* page = responder.memory + kKeyed;
         NR_ASSERT(responder.fast->map({&page, 1}, kPage, 0, kPage, kIova,
                                       Access::remote_read | Access::remote_write));
@@ -177,21 +204,12 @@ void run(Input input) {
         net.set_faults({.loss_ppm = 1'000'000});
         run_for(*loop, kNsPerUs);
         net.set_faults({});
-        std::uint32_t psn = kPsn;
-        for (int frames = 0; input.size > 0 && frames < 64; ++frames) {
-            const std::uint8_t flags = input.take();
-            End& to = (flags & 16) != 0 ? requester : responder;
-            const End& from = (flags & 16) != 0 ? responder : requester;
-            const auto bytes = next_frame(input, to, flags, psn);
-            net.inject(from.address, to.address, bytes);
-            run_for(*loop, 10 * kNsPerUs);
-            if ((flags & 32) != 0) ++psn;
-        }
-        run_for(*loop, 10 * kNsPerMs);
-        NR_ASSERT(responder.canaries_live() && requester.canaries_live());
     }
-    run_for(*loop, kNsPerSec);
-    NR_ASSERT(net.frames_in_use() == 0);
+};
+
+void run(Input input) {
+    static fuzz::Keep<Pair> pairs;
+    pairs.get(0).run(input);
 }
 
 }  // namespace

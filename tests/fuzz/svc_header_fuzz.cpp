@@ -1,18 +1,21 @@
 // links: nr_svcrdma nr_test_support
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <cstring>
+#include <memory>
 
 #include "base/bytes.hpp"
 #include "svcrdma/listener.hpp"
+#include "tests/fuzz/keep.hpp"
 #include "tests/support/loop_world.hpp"
 #include "tests/support/raw_peer.hpp"
 
 // Bytes as inline Sends to a live server transport over LoopWire. Whatever they are: the server
-// lives, a connection that it kept still answers, and all pools are full at the end (Listener's
-// destructor asserts it).
+// lives, a connection that it kept still answers and has nothing left in progress, and all pools
+// are full at the end of its world (Listener's destructor asserts it).
 //
-// Input: one byte of options, then messages, each with its length in two bytes. The word kKey
+// Input: one byte of options, then at most kMessagesMax messages, each with its length in two
+// bytes, whose top bit says that the next one follows at once. The word kKey
 // stands for the key of 64 KiB that the client really exposes at kIova.
 namespace nfsrdma::svcrdma {
 namespace {
@@ -20,6 +23,7 @@ namespace {
 constexpr std::uint32_t kKey = 0x4E4B4559;
 constexpr std::uint64_t kIova = 0x10000000;
 constexpr std::uint32_t kExposed = 64 << 10;
+constexpr std::uint32_t kMessagesMax = 24;
 
 // Reads all of the argument; answers with as much as the client offers room for.
 class EchoService final : public sunrpc::Service {
@@ -51,114 +55,157 @@ class EchoService final : public sunrpc::Service {
     }
 };
 
-struct Client {
-    explicit Client(std::uint8_t bits) {
-        test::LoopWorld::Options net;
-        net.net.frames = 512;
-        world = std::make_unique<test::LoopWorld>(net);
+class ServerWorld {
+  public:
+    explicit ServerWorld(pools::LocalStrategy local) : world_(net()) {
         ServerOptions options;
         options.demand = {
             .credits = 2, .max_payload = kExposed, .max_message = 16 << 10, .inline_size = 4096};
         options.payload_runs = 2;
         options.connections_max = 1;
-        options.local = static_cast<pools::LocalStrategy>(bits % 3);
+        options.local = local;
         auto made =
-            Listener::create(*world->server, test::LoopWorld::server_address(), service, options);
+            Listener::create(*world_.server, test::LoopWorld::server_address(), service_, options);
         NR_ASSERT(static_cast<bool>(made));
-        listener = *std::move(made);
+        listener_ = *std::move(made);
+        memory_.resize(kExposed + pools::kPageSize);
+        cqe_.done = [](verbs::Cqe&, const verbs::Wc&) noexcept {};
+    }
+    ~ServerWorld() {
+        end_connection();
+        listener_->shut_down(kNsPerMs);
+        NR_ASSERT(world_.run_until([&] { return listener_->idle(); }));
+        listener_.reset();
+    }
+    ServerWorld(const ServerWorld&) = delete;
+    ServerWorld& operator=(const ServerWorld&) = delete;
+
+    void run(std::uint8_t bits, std::span<const std::byte> messages) {
+        if (!alive() || kind_ != (bits & kKindBits)) {
+            end_connection();
+            connect(bits & kKindBits);
+        }
+        if (key_is_gone_) expose();
+        std::uint32_t sent = 0;
+        for (std::size_t at = 0; at + 2 <= messages.size() && sent < kMessagesMax; ++sent) {
+            const std::uint16_t word = load_be16(&messages[at]);
+            at += 2;
+            const std::size_t length =
+                std::min<std::size_t>((word & 0x7FFF) % 4097u, messages.size() - at);
+            send(messages.subspan(at, length));
+            if ((word & 0x8000) == 0) world_.run_for(50 * kNsPerUs);
+            at += length;
+        }
+        check();
+    }
+
+  private:
+    static constexpr std::uint8_t kPrivateData = 0x10, kInvalidation = 0x20,
+                                  kKindBits = kPrivateData | kInvalidation;
+
+    static test::LoopWorld::Options net() {
+        test::LoopWorld::Options options;
+        options.net.frames = 512;
+        return options;
+    }
+    bool alive() const { return conn_ != nullptr && !conn_->ended && !conn_->qp().in_error(); }
+    void connect(std::uint8_t kind) {
+        kind_ = kind;
         test::RawOptions raw;
         raw.receives = 32;
-        raw.private_data = (bits & 0x10) != 0;
-        raw.offer.remote_invalidation = (bits & 0x20) != 0;
-        conn = test::RawConn::connect(*world->client, test::LoopWorld::server_address(), raw);
-        NR_ASSERT(world->run_until([&] { return conn->established; }));
+        raw.private_data = (kind & kPrivateData) != 0;
+        raw.offer.remote_invalidation = (kind & kInvalidation) != 0;
+        conn_ = test::RawConn::connect(*world_.client, test::LoopWorld::server_address(), raw);
+        NR_ASSERT(world_.run_until([&] { return conn_->established; }));
+        conn_->script = [this](test::RawConn&, const test::RawMessage& reply) {
+            if (reply.with_invalidate) key_is_gone_ = true;
+            if (reply.bytes.size() >= 4 && load_be32(reply.bytes.data()) == awaited_)
+                answered_ = true;
+        };
+        auto made = conn_->pd().alloc_fast_mr(kExposed / pools::kPageSize);
+        NR_ASSERT(static_cast<bool>(made));
+        fast_ = *std::move(made);
         expose();
     }
-    ~Client() {
-        listener->shut_down(kNsPerMs);
-        NR_ASSERT(world->run_until([&] { return listener->idle(); }));
-        listener.reset();
-        conn->qp().set_error();
-        fast.reset();
-        conn.reset();
+    void end_connection() {
+        if (conn_ == nullptr) return;
+        conn_->qp().set_error();
+        fast_.reset();
+        conn_.reset();
+        NR_ASSERT(world_.run_until([&] { return listener_->connections() == 0; }));
     }
     void expose() {
-        memory.resize(kExposed + pools::kPageSize);
-        std::byte* const first = bytes_at(align_up(address_of(memory.data()), pools::kPageSize));
-        auto made = conn->pd().alloc_fast_mr(kExposed / pools::kPageSize);
-        NR_ASSERT(static_cast<bool>(made));
-        fast = *std::move(made);
+        std::byte* const first = bytes_at(align_up(address_of(memory_.data()), pools::kPageSize));
         std::array<std::byte*, kExposed / pools::kPageSize> pages;
         for (std::size_t i = 0; i < pages.size(); ++i)
             pages[i] = first + i * pools::kPageSize;
-        NR_ASSERT(fast->map(
+        NR_ASSERT(fast_->map(
             pages, pools::kPageSize, 0, kExposed, kIova,
             verbs::Access::local_write | verbs::Access::remote_read | verbs::Access::remote_write));
-        cqe.done = [](verbs::Cqe&, const verbs::Wc&) noexcept {};
-        bind.op = verbs::SendOp::reg_mr;
-        bind.cqe = &cqe;
-        bind.mr = fast.get();
-        bind.rkey = fast->rkey();
+        bind_ = {};
+        bind_.op = verbs::SendOp::reg_mr;
+        bind_.cqe = &cqe_;
+        bind_.mr = fast_.get();
+        bind_.rkey = fast_->rkey();
         verbs::WrChain chain;
-        chain.push_back(bind);
-        NR_ASSERT(conn->qp().post_send(chain));
+        chain.push_back(bind_);
+        NR_ASSERT(conn_->qp().post_send(chain));
+        key_is_gone_ = false;
     }
     void send(std::span<const std::byte> bytes) {
         test::Bytes message(bytes.begin(), bytes.end());
         for (std::size_t at = 0; at + 4 <= message.size(); at += 4) {
             if (load_be32(&message[at]) == kKey)
-                store_be32(&message[at], static_cast<std::uint32_t>(fast->rkey()));
+                store_be32(&message[at], static_cast<std::uint32_t>(fast_->rkey()));
         }
-        conn->send(std::move(message));
-        world->run_for(50 * kNsPerUs);
+        conn_->send(std::move(message));
     }
-    // A server that kept the connection answers what is well-formed.
+    // A server that kept the connection answers what is well-formed, and then has nothing to do.
     void check() {
-        world->run_for(kNsPerMs);
-        if (conn->ended || conn->qp().in_error()) return;
-        conn->inbox.clear();
-        for (std::uint32_t i = 0; i < 62 && !conn->ended; ++i) {
-            const std::uint32_t xid = 0x7E570000 + i;
-            conn->send(test::Words()
-                           .u32(xid)
-                           .u32(1)
-                           .u32(1)
-                           .u32(0)
-                           .u32(0)
-                           .u32(0)
-                           .u32(0)
-                           .u32(xid)
-                           .u32(i)
-                           .take());
-            world->run_for(kNsPerMs);
-            for (const test::RawMessage& reply : conn->inbox) {
-                if (reply.bytes.size() >= 4 && load_be32(reply.bytes.data()) == xid) return;
-            }
+        world_.run_for(kNsPerMs);
+        answered_ = false;
+        for (std::uint32_t i = 0; i < 62 && alive() && !answered_; ++i) {
+            awaited_ = 0x7E570000 + i;
+            conn_->send(test::Words()
+                            .u32(awaited_)
+                            .u32(1)
+                            .u32(1)
+                            .u32(0)
+                            .u32(0)
+                            .u32(0)
+                            .u32(0)
+                            .u32(awaited_)
+                            .u32(i)
+                            .take());
+            world_.run_until([&] { return answered_ || !alive(); }, kNsPerMs);
         }
-        NR_ASSERT(conn->ended);
+        if (!alive()) return;
+        NR_ASSERT(answered_);
+        NR_ASSERT(world_.run_until([&] { return !alive() || idle(); }, kNsPerSec));
+    }
+    bool idle() const {
+        ConnectionStats stats;
+        return listener_->connection_stats({&stats, 1}) == 1 && stats.calls_in_progress == 0;
     }
 
-    EchoService service;
-    std::unique_ptr<test::LoopWorld> world;
-    std::unique_ptr<Listener> listener;
-    std::unique_ptr<test::RawConn> conn;
-    test::Bytes memory;
-    std::unique_ptr<verbs::FastMr> fast;
-    verbs::Cqe cqe;
-    verbs::SendWr bind;
+    test::LoopWorld world_;
+    EchoService service_;
+    std::unique_ptr<Listener> listener_;
+    std::unique_ptr<test::RawConn> conn_;
+    std::uint8_t kind_ = 0;
+    test::Bytes memory_;
+    std::unique_ptr<verbs::FastMr> fast_;
+    bool key_is_gone_ = false, answered_ = false;
+    std::uint32_t awaited_ = 0;
+    verbs::Cqe cqe_;
+    verbs::SendWr bind_;
 };
 
 void run(std::span<const std::byte> input) {
     if (input.empty() || input.size() > 20000) return;
-    Client client(load_u8(input.data()));
-    for (std::size_t at = 1; at + 2 <= input.size();) {
-        const std::size_t want = load_be16(&input[at]) % 4097u;
-        at += 2;
-        const std::size_t length = std::min(want, input.size() - at);
-        client.send(input.subspan(at, length));
-        at += length;
-    }
-    client.check();
+    static fuzz::Keep<ServerWorld, 3> worlds;
+    const std::uint8_t bits = load_u8(input.data());
+    worlds.get(bits % 3u, static_cast<pools::LocalStrategy>(bits % 3)).run(bits, input.subspan(1));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ enum class Step : std::uint8_t {
     call,  // at the client: one more call begins
 };
 inline constexpr std::uint8_t kSteps = 8;
-inline constexpr std::uint32_t kStepsMax = 64;
+inline constexpr std::uint32_t kStepsMax = 32;
 inline constexpr std::size_t kMessageMax = 4096;
 
 class Script {

@@ -1,22 +1,28 @@
 // links: nr_nfs nr_xprtrdma nr_test_support
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "nfs/client/client.hpp"
 #include "rpcrdma/pcl.hpp"
+#include "tests/fuzz/answer.hpp"
+#include "tests/fuzz/keep.hpp"
 #include "tests/fuzz/talk.hpp"
 #include "tests/support/loop_world.hpp"
 #include "xprtrdma/transport.hpp"
 
 // A whole conversation of a live NFS client with a server that says what it likes: transport
 // header, RPC and XDR of every reply, RDMA into what was exposed and into what was not. Whatever it
-// is: each call is answered once, and all pools are full at the end (the transport's destructor
-// asserts it).
+// is: each call is answered once, a connection that was lost is made again, and all pools are full
+// at the end of its world (the transport's destructor asserts it).
 //
-// Input: one byte of options, then steps (talk.hpp). The words kXid, kKey, kLength and kAddr (which
-// is two words) stand for the XID and the segment of the call that was seen last.
+// Input: one byte of options, then steps (talk.hpp). With kMortal among the options the transport
+// does not recover, and is closed with calls under way. The words kXid, kKey, kLength and kAddr
+// (which is two words) stand for the XID and the segment of the call that was seen last.
 namespace nfsrdma::fuzz {
 namespace {
 
@@ -26,28 +32,32 @@ constexpr std::uint32_t kKey = 0x4E4B4559, kXid = 0x58494458, kAddr = 0x41444452
                         kLength = 0x4C454E47;
 constexpr std::uint32_t kPayload = 16 << 10;
 constexpr std::uint32_t kOps = 10;
+constexpr std::uint32_t kProcUnavailable = 3;  // an accept_stat
+constexpr std::uint8_t kMortal = 0xC8;         // all of these bits
 
 class TalkToClient {
   public:
-    explicit TalkToClient(std::uint8_t bits)
-        : listener_(*world_.server, test::LoopWorld::server_address(), raw(bits)) {
+    TalkToClient(pools::LocalStrategy local, bool remote_invalidation, bool recovers)
+        : world_(net()),
+          listener_(*world_.server, test::LoopWorld::server_address(), raw(remote_invalidation)) {
         xprtrdma::TransportOptions options;
         options.demand = {
             .credits = 8, .max_payload = kPayload, .max_message = 16 << 10, .inline_size = 1024};
-        options.local = static_cast<pools::LocalStrategy>(bits % 3);
+        options.local = local;
+        options.recovery.on = recovers;
+        options.recovery.seed = 1;
+        listener_.script = [this](test::RawConn&, const test::RawMessage& message) {
+            saw(message.bytes);
+        };
         auto made = xprtrdma::Transport::create(
             *world_.client, test::LoopWorld::server_address(), options,
             [](void*, Result<void>) noexcept {}, nullptr);
         NR_ASSERT(static_cast<bool>(made));
         transport_ = *std::move(made);
         NR_ASSERT(world_.run_until([&] { return transport_->connected(); }));
-        client_ = std::make_unique<nc::Client>(*transport_, nullptr);
-        conn().script = [this](test::RawConn&, test::RawMessage message) { saw(message.bytes); };
         if (auto payload = transport_->get_payload(kPayload)) payload_ = *std::move(payload);
         if (auto room = transport_->get_payload(kPayload)) room_ = *std::move(room);
-        prepare();
-        for (std::uint32_t i = 0; i < 3; ++i)
-            start(i + (bits >> 3));
+        client_ = std::make_unique<nc::Client>(*transport_, nullptr);
     }
     ~TalkToClient() {
         transport_->close();
@@ -62,17 +72,47 @@ class TalkToClient {
     TalkToClient(const TalkToClient&) = delete;
     TalkToClient& operator=(const TalkToClient&) = delete;
 
-    void run(Script script) {
+    void run(std::uint32_t first_call, Script script) {
+        prepare();
+        for (std::uint32_t i = 0; i < 3; ++i)
+            start(i + first_call);
         world_.run_for(200 * kNsPerUs);
         while (!script.over())
             take(script);
     }
+    // A server that knows what it does, and none of these procedures, answers what is left, on a
+    // new connection where the old one is gone.
+    void finish() {
+        const auto done = [this] { return started_ == answered_; };
+        client_->hurry();
+        for (std::uint32_t tries = 0; !done(); ++tries) {
+            NR_ASSERT(tries < 200);
+            if (transport_->connected() && alive()) {
+                for (auto& [xid, answer] : std::exchange(pending_, {})) {
+                    if (conn().qp().send_room() > 0) conn().send(std::move(answer));
+                }
+                world_.run_until(done, kNsPerMs);
+            } else {
+                world_.run_for(100 * kNsPerMs);
+            }
+        }
+        pending_.clear();
+        client_ = std::make_unique<nc::Client>(*transport_, nullptr);
+        NR_ASSERT(world_.run_until([&] { return transport_->connected(); }));
+        listener_.conns.erase(listener_.conns.begin(), std::prev(listener_.conns.end()));
+    }
 
   private:
-    static test::RawOptions raw(std::uint8_t bits) {
+    static test::LoopWorld::Options net() {
+        test::LoopWorld::Options options;
+        options.net.frames = 512;
+        return options;
+    }
+    static test::RawOptions raw(bool remote_invalidation) {
         test::RawOptions options;
         options.receives = 32;
-        options.offer.remote_invalidation = (bits & 4) != 0;
+        options.send_wrs = 128;
+        options.offer.remote_invalidation = remote_invalidation;
         return options;
     }
     test::RawConn& conn() { return listener_.last(); }
@@ -151,6 +191,7 @@ class TalkToClient {
             rpcrdma::HeaderFault::none)
             return;
         xid_ = header.xid;
+        pending_[xid_] = answer_to(header, kProcUnavailable);
         for (const rpcrdma::Pcl* list : {&header.read, &header.write, &header.reply}) {
             for (const rpcrdma::Chunk& chunk : header.chunks_of(*list)) {
                 for (const rpcrdma::Segment& seen : header.segments_of(chunk))
@@ -186,18 +227,32 @@ class TalkToClient {
     std::array<nc::Op*, kOps> ops_ = {&getattr_,  &read_,   &write_,  &readdir_, &lookup_,
                                       &readlink_, &commit_, &create_, &fsinfo_,  &mnt_};
     std::uint32_t started_ = 0, answered_ = 0;
+    std::map<std::uint32_t, test::Bytes> pending_;  // what would answer the calls seen
     test::Bytes last_;
     rpcrdma::Segment segment_;
     std::uint32_t xid_ = 0;
 };
+
+void run(std::span<const std::byte> input) {
+    static Keep<TalkToClient, 6> talks;
+    const std::uint8_t bits = load_u8(input.data());
+    const auto local = static_cast<pools::LocalStrategy>(bits % 3);
+    const bool remote_invalidation = (bits & 4) != 0;
+    const std::uint32_t first_call = bits >> 3;
+    const Script script(input.subspan(1));
+    if ((bits & kMortal) == kMortal)
+        return TalkToClient(local, remote_invalidation, false).run(first_call, script);
+    TalkToClient& talk = talks.get(bits % 3u * 2u + (remote_invalidation ? 1u : 0u), local,
+                                   remote_invalidation, true);
+    talk.run(first_call, script);
+    talk.finish();
+}
 
 }  // namespace
 }  // namespace nfsrdma::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     if (size == 0 || size > 20000) return 0;
-    const auto input = std::as_bytes(std::span(data, size));
-    nfsrdma::fuzz::TalkToClient(nfsrdma::load_u8(input.data()))
-        .run(nfsrdma::fuzz::Script(input.subspan(1)));
+    nfsrdma::fuzz::run(std::as_bytes(std::span(data, size)));
     return 0;
 }
