@@ -55,9 +55,12 @@ void of_open_files(Checks& t) {
     NR_OK(::unlink("a"));
     NR_EQ(3, ::write(file.get(), "two", 3));
     NR_EQ("onetwo", get("b"));
-    NR_EQ(1, static_cast<int>(stat_of(file.get()).st_nlink));
+    // Over NFSv3 the name that went may live on as a silly one until the file is closed.
+    const auto links = stat_of(file.get()).st_nlink;
+    NR_HOLDS(links == 1 || (t.options.nfs && links == 2));
     NR_OK(::close(file.release()));
     NR_EQ("onetwo", get("b"));
+    NR_EQ(1, static_cast<int>(stat_of("b").st_nlink));
     NR_EQ(1, static_cast<int>(names_in(".").size()));
 }
 

@@ -305,7 +305,7 @@ void access_modes(Checks& t) {
 void at_calls(Checks& t) {
     NR_OK(::mkdir("d", 0755));
     const UniqueFd directory = open_file("d", O_RDONLY | O_DIRECTORY);
-    const UniqueFd made(::openat(directory.get(), "f", O_RDWR | O_CREAT, 0644));
+    UniqueFd made(::openat(directory.get(), "f", O_RDWR | O_CREAT, 0644));
     NR_OK(made.get());
     NR_HOLDS(exists("d/f"));
     NR_OK(::rename("d", "moved"));
@@ -313,9 +313,10 @@ void at_calls(Checks& t) {
     NR_HOLDS(exists("moved/sub"));
     NR_OK(::unlinkat(directory.get(), "sub", AT_REMOVEDIR));
     NR_ERR(ENOTDIR, ::unlinkat(directory.get(), "f", AT_REMOVEDIR));
+    NR_ERR(ENOTDIR, ::openat(made.get(), "x", O_RDONLY));
+    NR_OK(::close(made.release()));
     NR_OK(::unlinkat(directory.get(), "f", 0));
     NR_ERR(ENOENT, ::unlinkat(directory.get(), "f", 0));
-    NR_ERR(ENOTDIR, ::openat(made.get(), "x", O_RDONLY));
     NR_OK(::rmdir("moved"));
     NR_ERR_OF(::openat(directory.get(), "x", O_RDWR | O_CREAT, 0644), ENOENT, ESTALE);
 }

@@ -76,7 +76,10 @@ void far(Checks& t) {
         NR_OK(set_times("f", {second, 1}, {second, 999999999}));
         NR_EQ(second, stat_of("f").st_mtim.tv_sec);
         NR_EQ(second, stat_of("f").st_atim.tv_sec);
-        NR_EQ(999999999, stat_of("f").st_mtim.tv_nsec);
+        // Linux' NFSv3 client has no fraction at the ends of that time.
+        const long nanoseconds = stat_of("f").st_mtim.tv_nsec;
+        const bool end = second == 0 || second == time_t{UINT32_MAX};
+        NR_HOLDS(nanoseconds == 999999999 || (end && nanoseconds == 0));
     }
     if (t.options.nfs) return;
     for (const time_t second : {time_t{-1}, time_t{UINT32_MAX} + 1}) {
