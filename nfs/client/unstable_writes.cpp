@@ -51,18 +51,45 @@ Result<UnstableWrites::Piece*> UnstableWrites::take(std::uint32_t bytes) noexcep
     if (free_.empty()) return Error{Errc::again, 0, "every piece is in use"};
     Result<sunrpc::Payload> payload = client_.get_payload(bytes);
     if (!payload) return payload.error();
+    const std::span<std::byte> memory = payload->memory().first(bytes);
+    return &begin_piece(*std::move(payload), memory);
+}
+
+Result<UnstableWrites::Piece*> UnstableWrites::adopt(sunrpc::Payload&& payload,
+                                                     std::span<std::byte> memory) noexcept {
+    if (free_.empty()) return Error{Errc::again, 0, "every piece is in use"};
+    return &begin_piece(std::move(payload), memory);
+}
+
+UnstableWrites::Piece& UnstableWrites::begin_piece(sunrpc::Payload&& payload,
+                                                   std::span<std::byte> memory) noexcept {
     Piece& piece = free_.pop_front();
     NR_ASSERT(piece.state_ == Piece::State::free && !piece.payload_);
-    piece.payload_ = *std::move(payload);
-    piece.memory_ = piece.payload_.memory().first(bytes);
+    piece.payload_ = std::move(payload);
+    piece.memory_ = memory;
     piece.state_ = Piece::State::filling;
     piece.number_ = next_number_++;
     piece.counted_ = false;
+    if (limits_.account != nullptr) *limits_.account += piece.payload_.memory().size();
     ++filling_;
-    return &piece;
+    return piece;
 }
 
-void UnstableWrites::write(Piece& piece, std::uint64_t offset, std::uint32_t size) noexcept {
+sunrpc::Payload UnstableWrites::shrink(Piece& piece, std::uint32_t size) noexcept {
+    NR_ASSERT(piece.state_ == Piece::State::filling && size <= piece.memory_.size());
+    const std::size_t now = piece.payload_.memory().size();
+    if (now / 2 <= size) return {};
+    Result<sunrpc::Payload> less = client_.xprt().get_payload(size);
+    if (!less || less->memory().size() >= now / 2) return {};
+    std::memcpy(less->memory().data(), piece.memory_.data(), size);
+    if (limits_.account != nullptr) *limits_.account -= now - less->memory().size();
+    sunrpc::Payload had = std::exchange(piece.payload_, *std::move(less));
+    piece.memory_ = piece.payload_.memory().first(size);
+    return had;
+}
+
+void UnstableWrites::write(Piece& piece, std::uint64_t offset, std::uint32_t size,
+                           const sunrpc::AuthSys* sys) noexcept {
     NR_ASSERT(piece.state_ == Piece::State::filling && size != 0 && size <= piece.memory_.size());
     --filling_;
     if (!outcome.ok()) {
@@ -71,6 +98,8 @@ void UnstableWrites::write(Piece& piece, std::uint64_t offset, std::uint32_t siz
     }
     piece.offset_ = offset;
     piece.size_ = size;
+    piece.has_sys_ = sys != nullptr;
+    if (sys != nullptr) piece.sys_ = *sys;
     write_anew(piece);
     pump();
 }
@@ -102,12 +131,22 @@ void UnstableWrites::send(Piece& piece) noexcept {
     piece.op_.args.stable = options_.stable ? FILE_SYNC : UNSTABLE;
     piece.op_.args.offset = piece.offset_ + piece.at_;
     piece.op_.set_data(piece.memory_.subspan(piece.at_, piece.size_ - piece.at_));
+    piece.op_.sys = piece.has_sys_ ? &piece.sys_ : nullptr;
+    if (observer != nullptr) piece.sent_ = observer->change_sent();
     client_.start(piece.op_);
 }
 
 void UnstableWrites::on_write(Op& op) noexcept {
     Piece& piece = *static_cast<Piece*>(op.user);
     UnstableWrites& self = *piece.home_;
+    const ObserverGuard guard(self.observer);
+    if (self.observer != nullptr) {
+        const WRITE3res& res = piece.op_.res;
+        const bool good = op.outcome.ok();
+        self.observer->change_answered(piece.sent_, !op.outcome.rpc ? nullptr
+                                                    : good ? &res.WRITE3res_u.resok.file_wcc
+                                                           : &res.WRITE3res_u.resfail.file_wcc);
+    }
     if (op.outcome.ok() && self.outcome.ok() && piece.op_.count() != 0) {
         self.take_answer(piece);
     } else {
@@ -202,11 +241,24 @@ void UnstableWrites::commit() noexcept {
     commit_.args.file = options_.file.view();
     commit_.args.offset = 0;
     commit_.args.count = 0;  // to the end
+    const Piece& last = committing_.back();
+    commit_.sys = last.has_sys_ ? &commit_sys_ : nullptr;
+    if (last.has_sys_) commit_sys_ = last.sys_;
+    if (observer != nullptr) commit_sent_ = observer->change_sent();
     client_.start(commit_);
 }
 
 void UnstableWrites::on_commit(Op& op) noexcept {
     UnstableWrites& self = *static_cast<UnstableWrites*>(op.user);
+    const ObserverGuard guard(self.observer);
+    if (self.observer != nullptr) {
+        const COMMIT3res& res = self.commit_.res;
+        const bool good = op.outcome.ok();
+        self.observer->change_answered(self.commit_sent_, !op.outcome.rpc ? nullptr
+                                                          : good
+                                                              ? &res.COMMIT3res_u.resok.file_wcc
+                                                              : &res.COMMIT3res_u.resfail.file_wcc);
+    }
     if (!op.outcome.ok()) {
         self.fail(op.outcome);
     } else if (self.outcome.ok()) {
@@ -250,6 +302,7 @@ void UnstableWrites::fail(const Outcome& why) noexcept {
 
 void UnstableWrites::release(Piece& piece) noexcept {
     client_.note_release();
+    if (limits_.account != nullptr) *limits_.account -= piece.payload_.memory().size();
     // Dies at the end, and may then wake others.
     const sunrpc::Payload payload = std::move(piece.payload_);
     piece.state_ = Piece::State::free;
@@ -265,6 +318,39 @@ std::uint64_t UnstableWrites::window() const noexcept {
             first = std::min(first, piece.number_);
     }
     return next_number_ - first;
+}
+
+std::uint64_t UnstableWrites::durable_before() const noexcept {
+    std::uint64_t first = next_number_;
+    for (std::uint32_t i = 0; i < limits_.pieces; ++i) {
+        if (pieces_[i].state_ != Piece::State::free) first = std::min(first, pieces_[i].number_);
+    }
+    return first;
+}
+
+bool UnstableWrites::in_range(const Piece& piece, std::uint64_t offset,
+                              std::uint64_t size) noexcept {
+    const std::uint64_t end = size > UINT64_MAX - offset ? UINT64_MAX : offset + size;
+    return piece.offset_ < end && offset < piece.offset_ + piece.size_;
+}
+
+bool UnstableWrites::overlaps(std::uint64_t offset, std::uint64_t size) const noexcept {
+    for (std::uint32_t i = 0; i < limits_.pieces; ++i) {
+        const Piece& piece = pieces_[i];
+        if (piece.state_ == Piece::State::free || piece.state_ == Piece::State::filling) continue;
+        if (in_range(piece, offset, size)) return true;
+    }
+    return false;
+}
+
+bool UnstableWrites::under_way_in(std::uint64_t offset, std::uint64_t size) const noexcept {
+    for (std::uint32_t i = 0; i < limits_.pieces; ++i) {
+        const Piece& piece = pieces_[i];
+        const bool under_way =
+            piece.state_ == Piece::State::waiting || piece.state_ == Piece::State::writing;
+        if (under_way && in_range(piece, offset, size)) return true;
+    }
+    return false;
 }
 
 }  // namespace nfsrdma::nfs::client

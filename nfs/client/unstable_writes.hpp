@@ -5,6 +5,7 @@
 #include <span>
 
 #include "nfs/client/client.hpp"
+#include "nfs/client/data_observer.hpp"
 
 // What was written UNSTABLE to one file and is kept until a COMMIT has made it durable: a server
 // that was started again tells another verifier, and what it may have forgotten is written anew out
@@ -34,6 +35,7 @@ class UnstableWrites final : public PayloadHolder {
     class Piece : public ListHook<Piece> {
       public:
         std::span<std::byte> memory() const noexcept { return memory_; }
+        std::uint64_t number() const noexcept { return number_; }
         UnstableWrites& home() const noexcept { return *home_; }
         void* user = nullptr;  // the owner's own, kept over uses
 
@@ -53,6 +55,9 @@ class UnstableWrites final : public PayloadHolder {
         std::uint64_t offset_ = 0;  // in the file
         std::uint32_t size_ = 0;    // bytes that were filled
         std::uint32_t at_ = 0;      // bytes that are written
+        bool has_sys_ = false;
+        sunrpc::AuthSys sys_;     // whose it is: it may be written anew when they are gone
+        std::uint64_t sent_ = 0;  // the observer's number of its WRITE
         WriteOp op_;
     };
     struct Options {
@@ -63,6 +68,7 @@ class UnstableWrites final : public PayloadHolder {
     // are kept.
     struct Limits {
         std::uint32_t pieces = 0, depth = 0, commit_after = 0;
+        std::uint64_t* account = nullptr;  // payload memory that is held is counted there, in bytes
     };
     // Verifiers that change so often in a row, without any COMMIT that succeeds, are no restarts.
     // However many pieces one change has cost, it is one.
@@ -78,9 +84,18 @@ class UnstableWrites final : public PayloadHolder {
     // (`changed` runs when one is not), or the transport's memory is (wait_for_slot);
     // Errc::too_big.
     Result<Piece*> take(std::uint32_t bytes) noexcept;
+    // A piece of memory that came filled from elsewhere: `memory` is a part of `payload`, which is
+    // one of the transport's. It is moved from when this succeeds. Errc::again: all pieces are in
+    // use.
+    Result<Piece*> adopt(sunrpc::Payload&& payload, std::span<std::byte> memory) noexcept;
+    // Copies the first `size` bytes, which are filled, into less memory, when there is some that is
+    // less than half. Returns the memory that it had, or nothing.
+    sunrpc::Payload shrink(Piece& piece, std::uint32_t size) noexcept;
     // The first `size` bytes of its memory, at least one, belong at `offset`. Pieces that are not
-    // durable yet may not overlap: which of them is written anew last is not defined.
-    void write(Piece& piece, std::uint64_t offset, std::uint32_t size) noexcept;
+    // durable yet may not overlap: which of them is written anew last is not defined. `sys` is
+    // copied; nullptr: the client's own. A COMMIT goes as whoever wrote the last piece of it.
+    void write(Piece& piece, std::uint64_t offset, std::uint32_t size,
+               const sunrpc::AuthSys* sys = nullptr) noexcept;
     void give_back(Piece& piece) noexcept;
     // COMMIT of all that is kept; no effect when nothing is, or while one is under way.
     void commit() noexcept;
@@ -91,6 +106,7 @@ class UnstableWrites final : public PayloadHolder {
     // whoever waits for memory: a piece was answered or has become free, a COMMIT was answered.
     void (*changed)(UnstableWrites& writes) noexcept = nullptr;
     void* user = nullptr;
+    DataObserver* observer = nullptr;  // set while empty()
     Outcome outcome;
     // Pieces that are with their owner, or wait for a WRITE or its answer.
     std::uint32_t under_way() const noexcept { return filling_ + waiting_.size() + writing_; }
@@ -101,6 +117,16 @@ class UnstableWrites final : public PayloadHolder {
     std::uint64_t bytes() const noexcept { return bytes_; }  // written once, by the server's word
     // Pieces are numbered as they are taken: how many were taken since the oldest one under way.
     std::uint64_t window() const noexcept;
+    std::uint64_t next_number() const noexcept { return next_number_; }
+    // No piece with a smaller number is under way.
+    std::uint64_t answered_before() const noexcept { return next_number_ - window(); }
+    // No piece with a smaller number is under way or kept.
+    std::uint64_t durable_before() const noexcept;
+    // Whether a part of this range was written and is not durable; is not answered. Not of pieces
+    // that are with their owner.
+    bool overlaps(std::uint64_t offset, std::uint64_t size) const noexcept;
+    bool under_way_in(std::uint64_t offset, std::uint64_t size) const noexcept;
+    std::uint32_t free_pieces() const noexcept { return free_.size(); }
     std::uint32_t pieces() const noexcept { return limits_.pieces; }
     Piece& piece(std::uint32_t index) noexcept { return pieces_[index]; }
 
@@ -113,6 +139,7 @@ class UnstableWrites final : public PayloadHolder {
   private:
     static void on_write(Op& op) noexcept;
     static void on_commit(Op& op) noexcept;
+    static bool in_range(const Piece& piece, std::uint64_t offset, std::uint64_t size) noexcept;
     void pump() noexcept;
     void send(Piece& piece) noexcept;
     void take_answer(Piece& piece) noexcept;
@@ -122,6 +149,7 @@ class UnstableWrites final : public PayloadHolder {
     bool note_forgotten() noexcept;
     void write_anew(Piece& piece) noexcept;
     void settle(const WriteVerifier& verifier) noexcept;
+    Piece& begin_piece(sunrpc::Payload&& payload, std::span<std::byte> memory) noexcept;
     void release(Piece& piece) noexcept;
 
     Client& client_;
@@ -137,6 +165,8 @@ class UnstableWrites final : public PayloadHolder {
     std::uint32_t forgotten_ = 0;    // times in a row
     std::uint64_t bytes_ = 0;
     std::uint64_t next_number_ = 0;
+    std::uint64_t commit_sent_ = 0;  // the observer's number of it
+    sunrpc::AuthSys commit_sys_;
     bool settling_ = false;  // the answer of a COMMIT is being looked at
 };
 

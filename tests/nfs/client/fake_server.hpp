@@ -49,11 +49,17 @@ struct FakeServer {
         ++self.reads;
         const auto& args = *static_cast<READ3args*>(call.args);
         auto& res = *static_cast<READ3res*>(call.res);
+        if (self.read_status != NFS3_OK && args.offset >= self.read_fails_from) {
+            res.status = self.read_status;
+            call.reply();
+            return;
+        }
         READ3resok& ok = res.READ3res_u.resok;
         const std::uint64_t size = self.file.size();
         std::uint64_t count =
             args.offset >= size ? 0 : std::min<std::uint64_t>(args.count, size - args.offset);
         count = std::min<std::uint64_t>(count, self.read_most);
+        self.read_bytes += count;
         if (count != 0) {
             Result<std::span<std::byte>> room =
                 call.get_result_payload(static_cast<std::uint32_t>(count));
@@ -85,7 +91,8 @@ struct FakeServer {
         if (self.file.size() < args.offset + count) self.file.resize(args.offset + count);
         if (count != 0) std::memcpy(self.file.data() + args.offset, args.data.data_val, count);
         ok.count = count;
-        ok.committed = self.always_stable ? FILE_SYNC : args.stable;
+        ok.committed = self.always_stable ? FILE_SYNC : self.never_stable ? UNSTABLE : args.stable;
+        if (ok.committed != UNSTABLE) self.safe = self.file;
         std::memset(ok.verf, self.verifier, sizeof ok.verf);
         if (self.writes == self.restart_after_write ||
             (self.restart_every_writes != 0 && self.writes % self.restart_every_writes == 0))
@@ -166,11 +173,13 @@ struct FakeServer {
     sunrpc::SvcDispatcher dispatcher;
     std::vector<char> file, safe;  // safe: as of the last COMMIT
     std::uint32_t read_most = UINT32_MAX, write_most = UINT32_MAX;
-    bool tells_eof = true, always_stable = false, readdir_only = false, stuck_cookie = false;
+    bool tells_eof = true, always_stable = false, never_stable = false, readdir_only = false,
+         stuck_cookie = false;
     std::uint64_t cookie_circle = 0;  // back to 5 behind this one
     u_int lie_about_count = 0;
     int verifier = 1;
-    nfsstat3 write_status = NFS3_OK, commit_status = NFS3_OK;
+    nfsstat3 write_status = NFS3_OK, commit_status = NFS3_OK, read_status = NFS3_OK;
+    std::uint64_t read_bytes = 0, read_fails_from = 0;
     std::uint32_t reads = 0, writes = 0, commits = 0, listings = 0;
     std::uint32_t restart_after_write = 0, restart_every_writes = 0, restarts_before_commit = 0;
     std::uint32_t jukebox_left = 0;
