@@ -117,7 +117,7 @@ fuse_entry_param Job::entry_of(Node& directory, Node& node) noexcept {
     fuse_entry_param entry{};
     entry.ino = node.ino;
     entry.generation = node.generation;
-    entry.attr = to_stat(node.attributes.now(), mount().limits.write);
+    entry.attr = mount().stat_of(node);
     entry.attr_timeout = mount().attribute_seconds(node);
     entry.entry_timeout = mount().name_seconds(directory);
     return entry;
@@ -154,8 +154,7 @@ void Job::reply_create(Node& directory, const std::string& name, Node& node,
 }
 
 void Job::reply_attr(Node& node) noexcept {
-    struct stat attributes = to_stat(node.attributes.now(), mount().limits.write);
-    if (!node.silly_name.empty() && attributes.st_nlink != 0) --attributes.st_nlink;
+    const struct stat attributes = mount().stat_of(node);
     (void)fuse_reply_attr(take_request(), &attributes, mount().attribute_seconds(node));
     finish();
 }

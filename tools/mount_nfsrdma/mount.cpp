@@ -92,6 +92,12 @@ Node* Mount::node_of(const nfs::client::FileHandle& handle, const fattr3* told,
     return node->attributes.known() ? node : nullptr;
 }
 
+struct stat Mount::stat_of(const Node& node) const noexcept {
+    struct stat out = to_stat(node.attributes.now(), limits.write);
+    if (!node.silly_name.empty() && out.st_nlink != 0) --out.st_nlink;
+    return out;
+}
+
 double Mount::attribute_seconds(const Node& node) const noexcept {
     return seconds(node.attributes.valid_for_ns(now_ns()));
 }

@@ -67,7 +67,10 @@ class Mount {
     // when they are not known either: what has no type cannot be shown to the kernel.
     Node* node_of(const nfs::client::FileHandle& handle, const fattr3* told, std::uint64_t order);
 
-    // For the kernel, in seconds.
+    // For the kernel: of a node whose attributes are known. The hidden name of what is unlinked is
+    // no link.
+    struct stat stat_of(const Node& node) const noexcept;
+    // In seconds.
     double attribute_seconds(const Node& node) const noexcept;
     double name_seconds(const Node& directory) const noexcept;
     double negative_seconds(const Node& directory) const noexcept;

@@ -218,7 +218,7 @@ class ReaddirJob final : public Job {
         mount().nodes.set_name(dir_.node(), item.name, *node);
         entry.ino = node->ino;
         entry.generation = node->generation;
-        entry.attr = to_stat(node->attributes.now(), mount().limits.write);
+        entry.attr = mount().stat_of(*node);
         entry.attr_timeout = mount().attribute_seconds(*node);
         entry.entry_timeout = mount().name_seconds(dir_.node());
     }
