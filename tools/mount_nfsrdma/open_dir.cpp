@@ -81,11 +81,10 @@ std::uint64_t OpenDir::cookie_of(std::uint64_t offset) noexcept {
 
 OpenDir::Reply* OpenDir::reply_from(std::uint64_t cookie, State state) noexcept {
     for (Reply& reply : replies_)
-        if (reply.state == state && reply.from == cookie) return &reply;
+        if (reply.state == state && reply.from == cookie && !reply.outdated) return &reply;
     return nullptr;
 }
 
-// The start of a listing is asked for anew each time: rewinddir(3) shows what has changed.
 bool OpenDir::find(std::uint64_t offset, Place& place) noexcept {
     Reply* const first = reply_from(offset, State::here);
     if (first != nullptr && (offset != 0 || !first->used)) {
@@ -115,7 +114,10 @@ OpenDir::Where OpenDir::seek(std::uint64_t offset, bool plus) noexcept {
     at_ = {};
     wanted_ = cookie_of(offset);
     Place place;
-    if (!find(offset, place)) return Where::later;
+    if (!find(offset, place)) {
+        if (offset == 0) rewind();
+        return Where::later;
+    }
     if (place.index == place.reply->items.size()) {
         if (place.reply->eof) return Where::end;
         wanted_ = place.reply->last;
@@ -132,6 +134,14 @@ OpenDir::Where OpenDir::seek(std::uint64_t offset, bool plus) noexcept {
     ++requests_;
     at_ = place;
     return Where::here;
+}
+
+// A listing that starts again shows what has changed (rewinddir(3)): nothing of before is good.
+void OpenDir::rewind() noexcept {
+    for (Reply& reply : replies_) {
+        if (reply.state == State::here) drop(reply);
+        if (reply.state == State::asked && reply.from != 0) reply.outdated = true;
+    }
 }
 
 const DirItem* OpenDir::item() const noexcept {
@@ -221,7 +231,7 @@ void OpenDir::ask(Reply& reply, std::uint64_t cookie, bool plus) noexcept {
     reply.state = State::asked;
     reply.from = cookie;
     reply.plus = plus;
-    reply.used = reply.eof = reply.searching = false;
+    reply.used = reply.eof = reply.searching = reply.outdated = false;
     reply.empties = 0;
     if (cookie != chain_ || cookie == 0) {
         mark_ = cookie;
@@ -268,7 +278,7 @@ void OpenDir::answered(Reply& reply) noexcept {
         return;
     }
     reply.state = State::here;
-    if (!outcome.ok()) drop(reply);
+    if (!outcome.ok() || reply.outdated) drop(reply);
     tell(reply, outcome);
     if (idle_ == nullptr || busy()) return;
     Waiter& waiter = *std::exchange(idle_, nullptr);
@@ -280,7 +290,8 @@ void OpenDir::tell(const Reply& reply, const Outcome& outcome) noexcept {
     woken.splice_back(waiters_);
     while (!woken.empty()) {
         Waiter& waiter = woken.pop_front();
-        waiter.ready(waiter, waiter.cookie == reply.from ? outcome : Outcome{});
+        const bool its = waiter.cookie == reply.from && !reply.outdated;
+        waiter.ready(waiter, its ? outcome : Outcome{});
     }
 }
 

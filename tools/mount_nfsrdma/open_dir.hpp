@@ -95,6 +95,7 @@ class OpenDir {
         OpenDir* dir = nullptr;
         State state = State::empty;
         bool plus = false, eof = false;
+        bool outdated = false;             // asked before the listing was started again
         bool used = false;                 // the kernel has entries of it
         bool searching = false;            // for `lost`, from the start
         std::uint64_t from = 0, last = 0;  // cookies
@@ -113,6 +114,7 @@ class OpenDir {
     static void on_answer(nfs::client::Op& op) noexcept;
     static std::uint64_t cookie_of(std::uint64_t offset) noexcept;
     bool find(std::uint64_t offset, Place& place) noexcept;
+    void rewind() noexcept;
     Reply* reply_from(std::uint64_t cookie, State state) noexcept;
     bool ask_plus(std::uint64_t cookie) const noexcept;
     Reply* room_for_reply(std::uint64_t cookie) noexcept;
