@@ -14,8 +14,6 @@ namespace {
 
 using nfs::client::Outcome;
 
-// So many entries without attributes are used up before they are asked for with.
-constexpr std::size_t kPlainRest = 64;
 constexpr std::uint32_t kEmptiesMax = 2;
 
 bool is_dots(const char* name) noexcept {
@@ -108,9 +106,7 @@ bool OpenDir::find(std::uint64_t offset, Place& place) noexcept {
     return false;
 }
 
-OpenDir::Where OpenDir::seek(std::uint64_t offset, bool plus) noexcept {
-    plus_wanted_ = plus;
-    if (plus && offset != 0) plus_later_ = true;
+OpenDir::Where OpenDir::seek(std::uint64_t offset) noexcept {
     at_ = {};
     wanted_ = cookie_of(offset);
     Place place;
@@ -126,12 +122,6 @@ OpenDir::Where OpenDir::seek(std::uint64_t offset, bool plus) noexcept {
         if (next->items.empty()) return Where::end;
         place = {next, 0};
     }
-    Reply& reply = *place.reply;
-    if (plus && !reply.plus && reply.items.size() - place.index > kPlainRest && ask_plus(offset)) {
-        drop(reply);
-        return Where::later;
-    }
-    ++requests_;
     at_ = place;
     return Where::here;
 }
@@ -156,23 +146,23 @@ void OpenDir::advance() noexcept {
     given_name_ = given.name;
 }
 
-bool OpenDir::believable() const noexcept {
+OpenDir::Belief OpenDir::belief() const noexcept {
     const Reply& reply = *at_.reply;
     const std::uint64_t limit = cache_range(mount_.options, NF3REG).min_ns;
-    return reply.plus && reply.changes == OpenDirs::of(node_).changes() &&
-           !node_.attributes.changed_since(reply.order) && mount_.now_ns() - reply.asked_ns < limit;
+    if (!reply.plus || mount_.now_ns() - reply.asked_ns >= limit) return Belief::none;
+    if (node_.attributes.changed_since(reply.order)) return Belief::known_names;
+    const bool same = reply.changes == OpenDirs::of(node_).changes();
+    return same ? Belief::all : Belief::briefly;
 }
 
 std::uint64_t OpenDir::order() const noexcept {
     return at_.reply->order;
 }
 
-// The kernel asks with attributes at the start, whatever will be wanted, and later when somebody
-// has looked at what was listed.
-bool OpenDir::ask_plus(std::uint64_t cookie) const noexcept {
-    if (!mount_.options.rdirplus || mount_.options.no_ac || !mount_.limits.readdirplus)
-        return false;
-    return plus_later_ || (cookie == 0 && plus_wanted_);
+// Also where the kernel asks for names alone: entries without a type are looked up one by one by
+// most who list a directory.
+bool OpenDir::ask_plus() const noexcept {
+    return mount_.options.rdirplus && mount_.limits.readdirplus;
 }
 
 OpenDir::Reply* OpenDir::room_for_reply(std::uint64_t cookie) noexcept {
@@ -191,16 +181,15 @@ void OpenDir::wait(Waiter& waiter) noexcept {
     waiters_.push_back(waiter);
     if (reply_from(wanted_, State::asked) != nullptr) return;
     // Without room two answers are on their way that nobody wants any more: the next one makes it.
-    if (Reply* const reply = room_for_reply(wanted_)) ask(*reply, wanted_, ask_plus(wanted_));
+    if (Reply* const reply = room_for_reply(wanted_)) ask(*reply, wanted_, ask_plus());
 }
 
 void OpenDir::stop_waiting(Waiter& waiter) noexcept {
     if (waiter.linked()) waiters_.erase(waiter);
 }
 
-// Not at the first request: only the second shows whether attributes are wanted.
 bool OpenDir::wants_ahead() const noexcept {
-    if (at_.reply == nullptr || at_.reply->eof || requests_ < 2) return false;
+    if (at_.reply == nullptr || at_.reply->eof) return false;
     return std::none_of(replies_.begin(), replies_.end(), [&](const Reply& reply) {
         return reply.state == State::asked ||
                (reply.state == State::here && reply.from == at_.reply->last);
@@ -212,7 +201,7 @@ void OpenDir::ask_ahead() noexcept {
     for (Reply& reply : replies_) {
         if (&reply == at_.reply) continue;
         drop(reply);
-        ask(reply, cookie, ask_plus(cookie));
+        ask(reply, cookie, ask_plus());
         return;
     }
 }

@@ -63,14 +63,18 @@ class OpenDir {
 
     Worker& home() noexcept { return home_; }
     Node& node() noexcept { return node_; }
-    // Goes to where `offset` is. `plus`: with attributes, if it can be. here: item() is there.
-    // later: home has to ask (wait).
-    Where seek(std::uint64_t offset, bool plus) noexcept;
+    // Goes to where `offset` is. here: item() is there. later: home has to ask (wait).
+    Where seek(std::uint64_t offset) noexcept;
     const DirItem* item() const noexcept;  // nullptr: all of this reply are taken
     void advance() noexcept;
-    // Whether the names and attributes of the reply at hand may be shown to the kernel as what is:
-    // they are young, and the directory has not changed since.
-    bool believable() const noexcept;
+    // What of the reply at hand may be shown to the kernel as what is.
+    enum class Belief : std::uint8_t {
+        none,         // it has no attributes, or is old
+        known_names,  // names of this directory have been changed by us since: those that are known
+        briefly,      // another has changed the directory since
+        all,
+    };
+    Belief belief() const noexcept;
     std::uint64_t order() const noexcept;  // of the call that told them
 
     // On the home loop. After seek has said `later`: asks for what is missing, and tells.
@@ -116,7 +120,7 @@ class OpenDir {
     bool find(std::uint64_t offset, Place& place) noexcept;
     void rewind() noexcept;
     Reply* reply_from(std::uint64_t cookie, State state) noexcept;
-    bool ask_plus(std::uint64_t cookie) const noexcept;
+    bool ask_plus() const noexcept;
     Reply* room_for_reply(std::uint64_t cookie) noexcept;
     void ask(Reply& reply, std::uint64_t cookie, bool plus) noexcept;
     void send(Reply& reply, std::uint64_t cookie) noexcept;
@@ -137,9 +141,6 @@ class OpenDir {
     std::array<Reply, 2> replies_;
     Place at_;
     std::uint64_t wanted_ = 0;  // the cookie to ask from, where that is not in memory
-    bool plus_wanted_ = false;  // by the request at hand
-    bool plus_later_ = false;   // by one that was not the first
-    std::uint32_t requests_ = 0;
     std::array<char, NFS3_COOKIEVERFSIZE> verifier_{};
     // The last that the kernel was given.
     std::uint64_t given_cookie_ = 0;

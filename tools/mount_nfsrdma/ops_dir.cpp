@@ -13,6 +13,9 @@
 namespace nfsrdma::mount {
 namespace {
 
+// For so long names are believed that are older than another's change of their directory.
+constexpr double kBriefS = 1;
+
 OpenDir& dir_of(const fuse_file_info& info) noexcept {
     return *static_cast<OpenDir*>(static_cast<void*>(bytes_at(info.fh)));
 }
@@ -134,7 +137,7 @@ class ReaddirJob final : public Job {
         };
     }
     void start() noexcept override {
-        const OpenDir::Where where = dir_.seek(offset_, plus_);
+        const OpenDir::Where where = dir_.seek(offset_);
         const bool at_home = &worker() == &dir_.home();
         if (where == OpenDir::Where::end) {
             reply_buffer(nullptr, 0);
@@ -172,7 +175,7 @@ class ReaddirJob final : public Job {
         const fuse_req_t req = take_request();
         if (dir_.room.size() < size_) dir_.room.resize(size_);
         const std::span<char> room(dir_.room.data(), size_);
-        const bool believable = plus_ && dir_.believable();
+        belief_ = dir_.belief();
         std::size_t used = 0;
         while (const DirItem* const item = dir_.item()) {
             const std::span<char> left = room.subspan(used);
@@ -181,7 +184,7 @@ class ReaddirJob final : public Job {
                       : fuse_add_direntry(req, nullptr, 0, item->name, nullptr, 0);
             if (takes > left.size()) break;
             if (plus_) {
-                put_plus(req, left, *item, believable);
+                put_plus(req, left, *item);
             } else {
                 put(req, left, *item);
             }
@@ -199,28 +202,34 @@ class ReaddirJob final : public Job {
         (void)fuse_add_direntry(req, to.data(), to.size(), item.name, &shown,
                                 static_cast<off_t>(item.cookie));
     }
-    void put_plus(fuse_req_t req, std::span<char> to, const DirItem& item,
-                  bool believable) noexcept {
+    void put_plus(fuse_req_t req, std::span<char> to, const DirItem& item) noexcept {
         fuse_entry_param entry{};
         entry.attr = stat_of(item);
-        if (believable && item.handle != nullptr && !is_dots(item.name)) show_node(item, entry);
+        if (item.handle != nullptr && !is_dots(item.name)) show_node(item, entry);
         (void)fuse_add_direntry_plus(req, to.data(), to.size(), item.name, &entry,
                                      static_cast<off_t>(item.cookie));
     }
     // Without a number of ours the kernel takes an entry for its name and type alone.
     void show_node(const DirItem& item, fuse_entry_param& entry) noexcept {
         nfs::client::FileHandle handle;
-        if (!handle.assign(*item.handle)) return;
+        if (belief_ == OpenDir::Belief::none || !handle.assign(*item.handle)) return;
+        NodeTable& nodes = mount().nodes;
+        if (belief_ == OpenDir::Belief::known_names) {
+            const Node* const known = nodes.child(dir_.node(), item.name);
+            if (known == nullptr || !(known->handle == handle)) return;
+        }
         Node* const node = mount().node_of(handle, item.attributes, dir_.order());
         if (node == nullptr) return;
         ++node->lookups;
         shown_.push_back(node);
-        mount().nodes.set_name(dir_.node(), item.name, *node);
+        nodes.set_name(dir_.node(), item.name, *node);
         entry.ino = node->ino;
         entry.generation = node->generation;
-        entry.attr = mount().stat_of(*node);
+        entry.attr = to_stat(node->attributes.now(), mount().limits.write);
         entry.attr_timeout = mount().attribute_seconds(*node);
         entry.entry_timeout = mount().name_seconds(dir_.node());
+        if (belief_ == OpenDir::Belief::briefly)
+            entry.entry_timeout = std::min(entry.entry_timeout, kBriefS);
     }
     void forget_shown() noexcept {
         for (Node* const node : shown_)
@@ -238,6 +247,7 @@ class ReaddirJob final : public Job {
     const std::uint64_t offset_;
     const bool plus_;
     bool waiting_ = false;
+    OpenDir::Belief belief_ = OpenDir::Belief::none;
     Waiter waiter_;
     std::vector<Node*> shown_;
 };
