@@ -3,7 +3,11 @@
 #include <array>
 #include <memory>
 #include <spdlog/logger.h>
+#include <spdlog/sinks/dist_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/syslog_sink.h>
+
+#include "base/log_target.hpp"
 
 namespace nfsrdma::log {
 
@@ -26,11 +30,14 @@ spdlog::level::level_enum to_spdlog(Level level) noexcept {
     return spdlog::level::err;
 }
 
+using Sink = spdlog::sinks::dist_sink_mt;  // whose sinks can be changed while others log
+
 // Made at first use and never destroyed: other threads may log until the very end.
 spdlog::logger& logger() {
     static spdlog::logger* const the_logger = [] {
-        auto made = std::make_unique<spdlog::logger>(
-            "nfsrdma", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+        auto sink = std::make_shared<Sink>();
+        sink->add_sink(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+        auto made = std::make_unique<spdlog::logger>("nfsrdma", std::move(sink));
         made->set_pattern("%Y-%m-%dT%H:%M:%S.%f%z %l [%P/%t] %v");
         made->set_level(spdlog::level::warn);
         made->set_error_handler([](const std::string&) {});
@@ -97,6 +104,17 @@ void write(Level level, fmt::string_view format, fmt::format_args args) noexcept
     } catch (const std::exception&) {
         // Out of memory, or a formatter of an argument failed: the line is lost, not the process.
         return;
+    }
+}
+
+void to_syslog(const char* ident) noexcept {
+    try {
+        // syslog tells the time and the process itself.
+        static_cast<Sink&>(*logger().sinks().front())
+            .set_sinks({std::make_shared<spdlog::sinks::syslog_sink_mt>(ident, LOG_PID, LOG_DAEMON,
+                                                                        false)});
+    } catch (const std::exception&) {
+        return;  // out of memory: it stays where it was
     }
 }
 

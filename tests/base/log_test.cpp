@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "base/log_target.hpp"
 
 namespace nfsrdma {
 namespace {
@@ -114,6 +118,24 @@ TEST_F(LogTest, ThreadsDoNotMixTheirLines) {
         ASSERT_EQ(out[end - 1], '>');
         at = end;
     }
+}
+
+// In a process of its own, whose log does not come back.
+TEST_F(LogTest, SyslogTakesItAwayFromStderr) {
+    const std::string out = captured([] {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            log::error("before");
+            log::to_syslog("nfsrdma-test");
+            log::warn("a test's line in the system log");
+            ::_exit(0);
+        }
+        int how = -1;
+        EXPECT_EQ(::waitpid(child, &how, 0), child);
+        EXPECT_EQ(how, 0);
+    });
+    EXPECT_NE(out.find("before"), std::string::npos);
+    EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1) << out;
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class Commands {
         CLI::App& sub = *app_.add_subcommand(name, what);
         sub.fallthrough();
         sub.add_option("paths", options_.paths, arguments)
-            ->required()
+            ->required(least > 0)
             ->expected(least, most)
             ->type_name("");
         sub.footer("Options of every command, such as --json, --timeout, --bind: nfsrdma --help\n" +
@@ -100,8 +100,10 @@ class Commands {
                            "who has mounted what, as CLIENT:DIRECTORY");
         showmount.add_flag("-d,--directories", options_.directories,
                            "the directories that somebody has mounted");
-        add("stats", "show the counters that nfsrdmad --metrics serves", run_stats,
-            "HOST[:PORT] (port 9949)", 1, 1);
+        add("stats",
+            "show the counters of a mount of mount.nfsrdma, or those that nfsrdmad --metrics "
+            "serves; without an argument: which mounts there are",
+            run_stats, "DIRECTORY or HOST[:PORT] (port 9949)", 0, 1);
     }
     void copy() {
         CLI::App& get = add("get", "copy from the server, with modes and times", run_get,
