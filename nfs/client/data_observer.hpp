@@ -20,6 +20,8 @@ class DataObserver {
     virtual void change_answered(std::uint64_t number, const wcc_data* told) noexcept = 0;
     virtual std::uint64_t read_sent() noexcept = 0;
     virtual void read_answered(std::uint64_t number, const post_op_attr* told) noexcept = 0;
+    // What waits, is under way or is not durable is not what it was. Before anybody is called back.
+    virtual void progressed() noexcept {}
 
   protected:
     DataObserver() = default;

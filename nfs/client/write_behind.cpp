@@ -104,7 +104,7 @@ WriteBehind::WriteBehind(WriteBudget& budget, const FileHandle& file, DataObserv
     : budget_(budget), observer_(observer), file_(file), go_on_task_(on_go_on, *this) {}
 
 WriteBehind::~WriteBehind() {
-    NR_ASSERT(idle());
+    NR_ASSERT(writes_ == nullptr && queue_.empty() && waiters_.empty());
     if (ListHook<OfStarved>::linked()) budget_.starved_.erase(*this);
     if (go_on_ready_) budget_.client_.loop().cancel(go_on_task_);
 }
@@ -290,6 +290,8 @@ void WriteBehind::step() noexcept {
     // Nothing is under way that would bring us here again: it has waited long enough.
     if (piece_ != nullptr && writes_->under_way() == 1) seal();
     help_along();
+    if (queue_.empty() && ListHook<OfStarved>::linked()) budget_.starved_.erase(*this);
+    if (observer_ != nullptr) observer_->progressed();
     for (auto it = waiters_.begin(); it != waiters_.end();) {
         Waiter& waiter = *it;
         ++it;
@@ -302,6 +304,7 @@ void WriteBehind::step() noexcept {
     if (writes_ != nullptr && writes_->empty() && !front_sent_) {
         budget_.dirty_.erase(*this);
         budget_.put_writes(std::move(writes_));
+        if (observer_ != nullptr) observer_->progressed();
     }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "base/list.hpp"
+#include "nfs/client/write_behind.hpp"
 
 namespace nfsrdma::mount {
 
@@ -9,7 +9,7 @@ namespace nfsrdma::mount {
 class FileState {
   public:
     // Waits until all that was written before has been answered by the server.
-    struct Waiter : ListHook<Waiter> {
+    struct Waiter : nfs::client::WriteBehind::Waiter {
         void (*ready)(Waiter& waiter) noexcept = nullptr;  // on the home loop, Mount::lock held
     };
     FileState() = default;

@@ -8,6 +8,7 @@
 
 #include "base/assert.hpp"
 #include "tools/device/open.hpp"
+#include "tools/mount_nfsrdma/file_data.hpp"
 #include "tools/nfsrdma/patience.hpp"
 
 namespace nfsrdma::mount {
@@ -149,6 +150,14 @@ void Worker::on_call(void* arg, const sunrpc::Call& call, const Result<void>& re
 
 Worker::~Worker() {
     NR_ASSERT(jobs_.empty() && buried_.empty());
+}
+
+FilePools& Worker::files() {
+    if (files_ == nullptr) {
+        files_ =
+            std::make_unique<FilePools>(*client_, mount_->limits.payload, mount_->options.no_ac);
+    }
+    return *files_;
 }
 
 void Worker::join(Mount& mount, std::uint32_t index) noexcept {

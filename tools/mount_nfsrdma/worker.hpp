@@ -13,6 +13,8 @@
 
 namespace nfsrdma::mount {
 
+struct FilePools;
+
 // One loop of a mount: its thread, device, connection, NFS client, its part of /dev/fuse, and the
 // jobs that it works on.
 class Worker {
@@ -42,6 +44,7 @@ class Worker {
     tool::Connections& connections() noexcept { return *connections_; }
     Channel& channel() noexcept { return channel_; }
     LoopStats& stats() noexcept { return stats_; }
+    FilePools& files();  // made when it is first asked for: the client's sizes are known then
     std::uint32_t index() const noexcept { return index_; }
     // A call that waits for its answer, before the mount is served or after.
     nfs::client::Outcome wait_for(nfs::client::Op& op, std::uint64_t timeout_ns) noexcept;
@@ -80,6 +83,7 @@ class Worker {
     std::unique_ptr<verbs::Device> device_;
     std::unique_ptr<tool::Connections> connections_;
     std::unique_ptr<nfs::client::Client> client_;
+    std::unique_ptr<FilePools> files_;
     Channel channel_;
     LoopStats stats_;
     List<Job, Job> jobs_, buried_;
