@@ -45,8 +45,9 @@ Backchannel::Backchannel(SvcTransport& transport, std::uint32_t slots, std::span
       inline_size_(inline_size),
       slots_(std::make_unique<Slot[]>(slots)),
       credits_(slots),
-      pump_(&Backchannel::on_pump) {
-    pump_.home = this;
+      pump_(&Backchannel::on_pump),
+      stall_(&Backchannel::on_stall) {
+    pump_.home = stall_.home = this;
     limits_.slots = slots;
     for (std::uint32_t i = 0; i < slots; ++i) {
         Slot& slot = slots_[i];
@@ -133,7 +134,7 @@ void Backchannel::put_rqst(sunrpc::Rqst& rqst) noexcept {
             return release(slot);
         case SlotState::posted:
             slot.abandoned = true;
-            return;
+            return watch(slot);
         case SlotState::free:
             return;
     }
@@ -190,9 +191,33 @@ void Backchannel::pump() noexcept {
     }
 }
 
+// What the client owes to `slot` is due from now on.
+void Backchannel::watch(Slot& slot) noexcept {
+    slot.since_ns = loop().now_ns();
+    const std::uint64_t timeout_ns = transport_.server().options.stall_timeout_ns;
+    if (!stall_.armed() && connected()) loop().arm(stall_, slot.since_ns + timeout_ns);
+}
+
+void Backchannel::on_stall(Timer& timer) noexcept {
+    Backchannel& self = *static_cast<StallTimer&>(timer).home;
+    Server& server = self.transport_.server();
+    const std::uint64_t now = self.loop().now_ns(), timeout_ns = server.options.stall_timeout_ns;
+    std::uint64_t next = UINT64_MAX;
+    for (std::uint32_t i = 0; i < self.slot_count_; ++i) {
+        const Slot& slot = self.slots_[i];
+        if (slot.state != SlotState::posted || (slot.send_done && !slot.abandoned)) continue;
+        next = std::min(next, slot.since_ns + timeout_ns);
+    }
+    if (next == UINT64_MAX || !self.connected()) return;
+    if (now < next) return self.loop().arm(self.stall_, next);
+    ++server.counters.stalled;
+    self.transport_.close();
+}
+
 void Backchannel::post(Slot& slot) noexcept {
     ++counters_.calls;
     slot.state = SlotState::posted;
+    watch(slot);
     const auto size = narrow<std::uint32_t>(slot.call.head.size() + slot.call.tail.size());
     auto header = rpcrdma::encode_call(slot.memory.first(kMessageAt),
                                        {slot.xid, credits_.requested(), rpcrdma::Proc::msg}, {});

@@ -32,7 +32,9 @@ struct BackchannelCounters {
 // is done when its reply is here, or the connection has ended, and its SEND has completed.
 //
 // Errors. The end of the connection fails every call with Errc::reconnect; RDMA_ERROR one with
-// Errc::bad_message.
+// Errc::bad_message. A SEND that the client does not take for ServerOptions::stall_timeout_ns, or a
+// call that its caller gave up so long ago and that still has no reply, ends the connection: it
+// would keep its slot and its credit for good, and in the end nobody could call.
 class Backchannel final : public sunrpc::Xprt {
   public:
     // `sends`: memory of the arena for `slots` messages of `inline_size` bytes with their headers.
@@ -72,6 +74,7 @@ class Backchannel final : public sunrpc::Xprt {
         Backchannel* home = nullptr;
         SlotState state = SlotState::free;
         bool abandoned = false, send_done = false;
+        std::uint64_t since_ns = 0;             // when it was posted, or abandoned after that
         std::optional<std::uint32_t> answered;  // the XID whose reply it took last
         std::optional<Result<void>> outcome;
         std::span<std::byte> memory;  // header, then the call
@@ -83,7 +86,13 @@ class Backchannel final : public sunrpc::Xprt {
         using Task::Task;
         Backchannel* home = nullptr;
     };
+    struct StallTimer : Timer {
+        using Timer::Timer;
+        Backchannel* home = nullptr;
+    };
     static void on_pump(Task& task) noexcept;
+    static void on_stall(Timer& timer) noexcept;
+    void watch(Slot& slot) noexcept;
     static void on_posted(pools::Posting& posting, Result<void> result) noexcept;
     static void on_sent(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept;
     Slot* find(std::uint32_t xid) noexcept;    // posted, and without an outcome
@@ -102,6 +111,7 @@ class Backchannel final : public sunrpc::Xprt {
     rpcrdma::CreditWindow credits_;
     List<sunrpc::Rqst, sunrpc::Rqst> free_, waiting_;
     PumpTask pump_;
+    StallTimer stall_;
     bool open_ = false;
     bool wanted_ = false;  // somebody was told `again`
     void (*wake_)(void*) noexcept = nullptr;

@@ -307,6 +307,46 @@ TEST(Backchannel, AbandonedCallGivesItsSlotBackWithItsReply) {
     EXPECT_TRUE(b.world.run_until([&] { return next.done == 1; }));
 }
 
+// A client that loses replies must not cost its server the channel for good.
+TEST(Backchannel, AbandonedCallWithoutAReplyEndsTheConnection) {
+    ServerOptions options = defaults();
+    options.stall_timeout_ns = 5 * kNsPerSec;
+    BackWorld w(1, options);
+    auto conn = w.connect();
+    BackCall call(w.back(), 0x80000001);
+    w.next(*conn);
+    // Who still waits for it may do so for as long as he likes.
+    w.world.run_for(20 * kNsPerSec);
+    EXPECT_FALSE(conn->ended);
+    w.back().put_rqst(*std::exchange(call.rqst, nullptr));
+    w.world.run_for(4 * kNsPerSec);
+    EXPECT_FALSE(conn->ended);
+    EXPECT_TRUE(w.world.run_until([&] { return conn->ended; }, 2 * kNsPerSec));
+    EXPECT_EQ(w.listener->counters().stalled, 1u);
+    EXPECT_TRUE(w.world.run_until([&] { return w.listener->connections() == 0; }));
+    EXPECT_EQ(call.done, 0u);
+}
+
+// A client without Receives for calls of the server.
+TEST(Backchannel, CallThatTheClientDoesNotTakeEndsTheConnection) {
+    ServerOptions options = defaults();
+    options.stall_timeout_ns = 5 * kNsPerSec;
+    BackWorld w(1, options);
+    test::RawOptions raw = plain();
+    raw.receives = 1;
+    raw.repost = false;
+    auto conn = RawConn::connect(*w.world.client, test::LoopWorld::server_address(), raw);
+    EXPECT_TRUE(w.world.run_until([&] { return conn->established; }));
+    conn->send(Call{.xid = 1, .message = message(1, Op::null)}.bytes());
+    EXPECT_TRUE(w.world.run_until([&] { return !conn->inbox.empty(); }));
+    BackCall call(w.back(), 0x80000001);
+    EXPECT_TRUE(w.world.run_until([&] { return conn->ended; }, 10 * kNsPerSec));
+    EXPECT_TRUE(w.world.run_until([&] { return w.listener->connections() == 0; }));
+    EXPECT_EQ(call.done, 1u);
+    EXPECT_EQ(call.error, Errc::reconnect);
+    EXPECT_EQ(w.listener->counters().stalled, 1u);
+}
+
 TEST(Backchannel, WithoutCreditsThereIsNone) {
     SvcWorld w;
     auto conn = w.connect();
