@@ -11,6 +11,7 @@
 // to the connection.
 #include "sunrpc/clnt.hpp"
 
+#include <array>
 #include <cstring>
 #include <sys/random.h>
 
@@ -222,6 +223,26 @@ struct ClntLeaf {
         }
     }
 
+    // Who has waited longest has the slot that a new call would take otherwise, for who calls again
+    // as soon as it was answered would always be first. As many as may still be waiting for their
+    // own connections are passed over, and keep their places.
+    static void start_waiting(Clnt& clnt) noexcept {
+        constexpr std::size_t kPassedOver = 32;
+        std::array<Call*, kPassedOver> passed;
+        std::size_t count = 0;
+        while (count < kPassedOver && !clnt.waiting_.empty()) {
+            Call& call = clnt.waiting_.pop_front();
+            const Result<void> started = start(clnt, call);
+            if (!started && started.error().code == Errc::again) {
+                passed[count++] = &call;
+            } else if (!started) {
+                fail_later(clnt, call, started.error());
+            }
+        }
+        while (count != 0)
+            clnt.waiting_.push_front(*passed[--count]);
+    }
+
     static void on_complete(Rqst& rqst, Result<void> result) noexcept {
         Call& call = *static_cast<Call*>(rqst.user);
         Xprt& xprt = call.clnt->xprt_;
@@ -318,6 +339,7 @@ Result<void> Clnt::call(Call& call) noexcept {
     call.failure = Result<void>{};
     call.rqst = nullptr;
 
+    if (!waiting_.empty() && xprt_.connections() > 1) ClntLeaf::start_waiting(*this);
     const bool must_queue = !waiting_.empty() && xprt_.connections() == 1;
     const Result<void> started = must_queue ? Result<void>(Error{Errc::again, 0, "RPC queue"})
                                             : ClntLeaf::start(*this, call);

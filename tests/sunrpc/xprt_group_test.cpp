@@ -271,6 +271,43 @@ TEST_F(XprtGroupTest, CallThatWaitsForItsConnectionIsInNobodysWay) {
     EXPECT_TRUE(stuck.good());
 }
 
+// More callers than slots, each of which calls again as soon as it was answered: all of them get
+// on, whoever is told first that a slot is free.
+TEST_F(XprtGroupTest, CallersThatOutnumberTheSlotsGetOnAlike) {
+    struct Caller : WriteCall {
+        Clnt* clnt = nullptr;
+        int rounds = 0;
+    };
+    DirectOptions options;
+    options.slots = 1;
+    options.latency_ns = kNsPerUs;
+    options.wakes_later = true;
+    make(2, options);
+    std::array<Caller, 8> callers;
+    int answered = 0;
+    for (Caller& caller : callers) {
+        caller.clnt = clnt.get();
+        caller.proc = &table.at(blob::null).info;
+        caller.proc_number = blob::null;
+        caller.args = caller.res = nullptr;
+        caller.user = &answered;
+        caller.done = [](Call& call, Result<void> result) noexcept {
+            auto& self = static_cast<Caller&>(call);
+            EXPECT_TRUE(result);
+            ++self.rounds;
+            if (++*static_cast<int*>(call.user) < 800) {
+                EXPECT_TRUE(self.clnt->call(self));
+            }
+        };
+        ASSERT_TRUE(clnt->call(caller));
+    }
+    ASSERT_TRUE(world.run_until([&] { return clnt->pending() == 0; }));
+    for (const Caller& caller : callers) {
+        EXPECT_GE(caller.rounds, 95);
+        EXPECT_LE(caller.rounds, 105);
+    }
+}
+
 TEST_F(XprtGroupTest, AllBrokenMeansAgainAndThenAllGoOn) {
     make(2);
     for (const auto& xprt : xprts)

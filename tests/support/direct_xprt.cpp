@@ -96,6 +96,7 @@ DirectXprt::DirectXprt(Loop& loop, sunrpc::Service& service, const DirectOptions
 }
 
 DirectXprt::~DirectXprt() {
+    if (wake_task_.linked()) loop_.cancel(wake_task_);
     NR_ASSERT(payloads_in_use() == 0);
     server_.reset();
 }
@@ -151,7 +152,8 @@ void DirectXprt::free_slot(Slot& slot) noexcept {
 
 void DirectXprt::notify() noexcept {
     if (!std::exchange(somebody_waits_, false) || wake_ == nullptr) return;
-    wake_(wake_arg_);
+    if (!options_.wakes_later) return wake_(wake_arg_);
+    if (!wake_task_.linked()) loop_.ready(wake_task_);
 }
 
 void DirectXprt::on_slot(void (*wake)(void*) noexcept, void* arg) noexcept {

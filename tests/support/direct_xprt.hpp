@@ -25,6 +25,8 @@ struct DirectOptions {
     std::uint32_t result_chunk_min = 0;
     bool pad_in_chunk = false;     // argument chunks carry their XDR pad, as they may
     std::uint64_t latency_ns = 0;  // of each direction
+    // Who waits for a slot is told in the next turn, behind who has just been answered.
+    bool wakes_later = false;
 };
 
 // What becomes of a message on its way.
@@ -111,6 +113,16 @@ class DirectXprt final : public sunrpc::Xprt {
     std::uint32_t replying_proc_ = 0;
     void (*wake_)(void*) noexcept = nullptr;
     void* wake_arg_ = nullptr;
+    struct WakeTask final : Task {
+        explicit WakeTask(const DirectXprt& its) noexcept
+            : Task([](Task& task) noexcept {
+                  const DirectXprt& owner = static_cast<WakeTask&>(task).xprt;
+                  if (owner.wake_ != nullptr) owner.wake_(owner.wake_arg_);
+              }),
+              xprt(its) {}
+        const DirectXprt& xprt;
+    };
+    WakeTask wake_task_{*this};
     std::unique_ptr<DirectSvcXprt> server_;
 };
 
