@@ -101,6 +101,13 @@ std::uint32_t Connections::recovering() const noexcept {
                       [](const auto& member) { return member->transport->recovering(); }));
 }
 
+const Error* Connections::why_down() const noexcept {
+    for (const auto& member : members_) {
+        if (!member->transport->connected()) return &member->transport->why_down();
+    }
+    return nullptr;
+}
+
 xprtrdma::TransportCounters Connections::counters() const noexcept {
     xprtrdma::TransportCounters all;
     std::uint64_t in_flight_max = 0, recover_ns_max = 0;

@@ -31,6 +31,8 @@ class Connections {
     std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(members_.size()); }
     std::uint32_t connected() const noexcept;   // how many are
     std::uint32_t recovering() const noexcept;  // how many are not, and go on trying
+    // Why the first of those that are not connected is not; nullptr: all are.
+    const Error* why_down() const noexcept;
     // Sums; maxima where they are maxima.
     xprtrdma::TransportCounters counters() const noexcept;
     pools::IoCounters io_counters() const noexcept;

@@ -212,11 +212,14 @@ void Session::tell_news(const Connections& connections) {
     const bool lasts = std::exchange(seen_, now) == now || now == Presence::all;
     if (now == told_ || !lasts) return;
     told_ = now;
-    std::string news = "no connection; still trying";
-    if (now == Presence::all) news = "connected again";
-    if (now == Presence::some) {
-        news = std::to_string(there) + " of " + std::to_string(connections.count()) +
-               " connections; still trying";
+    std::string news = "connected again";
+    if (now != Presence::all) {
+        news = now == Presence::none ? "no connection"
+                                     : std::to_string(there) + " of " +
+                                           std::to_string(connections.count()) + " connections";
+        if (const Error* const why = connections.why_down())
+            news += " (" + connect_trouble(*why, server_) + ")";
+        news += "; still trying";
     }
     complain(server_.server(), news);
 }

@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 
 #include "nfs/client/read_file.hpp"
+#include "nfs/client/unstable_writes.hpp"
 #include "nfs/client/write_file.hpp"
 #include "nfs/server/server.hpp"
 #include "nfs/vfs_mem.hpp"
 #include "svcrdma/listener.hpp"
 #include "tests/nfs/client/world.hpp"
+#include "tests/support/alloc_counter.hpp"
 #include "tests/support/loop_world.hpp"
 
 namespace nfsrdma::tool {
@@ -192,10 +194,55 @@ TEST_F(ConnectionsTest, OneIsAsBefore) {
     expect_file(1 << 20);
 }
 
+// UNSTABLE WRITEs over three connections, kept and committed, and their server: once all of it has
+// been used.
+TEST_F(ConnectionsTest, WritesInSteadyStateAllocateNothing) {
+    if (!test::kAllocCounterWorks) GTEST_SKIP() << "needs a build without sanitizers";
+    constexpr std::uint32_t kBytes = 64 << 10, kRegions = 32;
+    listen();
+    ASSERT_TRUE(connect(3));
+    mount();
+    write(std::uint64_t{kRegions} * kBytes, 0, {});
+    nfs::client::UnstableWrites writes(*client, {.pieces = 14, .depth = 8, .commit_after = 6});
+    writes.changed = [](nfs::client::UnstableWrites&) noexcept {};
+    writes.begin({.file = file});
+    const auto run = [&](std::uint32_t count) {
+        for (std::uint32_t i = 0; i < count;) {
+            const std::uint64_t offset = std::uint64_t{i % kRegions} * kBytes;
+            auto piece =
+                writes.overlaps(offset, kBytes)
+                    ? Result<nfs::client::UnstableWrites::Piece*>(Error{Errc::again, 0, "overlaps"})
+                    : writes.take(kBytes);
+            if (!piece) {
+                writes.commit();
+                world.run_for(10 * kNsPerUs);
+                continue;
+            }
+            for (std::uint32_t at = 0; at < kBytes; ++at)
+                (*piece)->memory()[at] = static_cast<std::byte>(file_byte(offset + at));
+            writes.write(**piece, offset, kBytes);
+            ++i;
+        }
+        for (int i = 0; i < 10'000 && !writes.empty(); ++i) {
+            writes.commit();
+            world.run_for(100 * kNsPerUs);
+        }
+    };
+    run(200);
+    const test::AllocCounter counter;
+    run(200);
+    EXPECT_EQ(counter.count(), 0u);
+    EXPECT_TRUE(writes.empty());
+    EXPECT_TRUE(writes.outcome.ok());
+    EXPECT_GE(client->counters().commits, 20u);
+    expect_file(std::uint64_t{kRegions} * kBytes);
+}
+
 // The server ends all connections and comes back: what had not been answered is sent again.
 TEST_F(ConnectionsTest, AllRecoverFromARestartOfTheServer) {
     listen();
     ASSERT_TRUE(connect(3));
+    EXPECT_EQ(connections->why_down(), nullptr);
     mount();
     write(6 << 20, 1 << 20, [this] {
         stop();
@@ -246,6 +293,8 @@ TEST_F(ConnectionsTest, FewerThanAskedForServeWhileTheOthersTry) {
     ASSERT_TRUE(connect(4, true));
     EXPECT_EQ(connections->connected(), 2u);
     EXPECT_EQ(connections->recovering(), 2u);
+    ASSERT_NE(connections->why_down(), nullptr);
+    EXPECT_EQ(connections->why_down()->code, Errc::refused);
     mount();
     write(1 << 20, 0, {});
     expect_file(1 << 20);
