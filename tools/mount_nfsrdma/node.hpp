@@ -60,8 +60,9 @@ class Node {
     std::string silly_name;
     Node* silly_parent = nullptr;
     std::shared_ptr<const sunrpc::AuthSys> silly_caller;
-    bool silly_going = false;          // it is being removed
-    std::uint32_t silly_removals = 0;  // of a directory: REMOVEs of such names under way
+    bool silly_going = false;  // it is being removed
+    // Of a directory: such names in it, and those of them that are being removed.
+    std::uint32_t silly_children = 0, silly_removals = 0;
 
     List<Name, InParent> children;  // of a directory
     List<Name, OfChild> names;

@@ -85,14 +85,12 @@ class RmdirJob final : public Job {
 
   private:
     static constexpr std::uint64_t kLookNs = kNsPerMs;
+    static constexpr std::uint32_t kLooksMax = 50;
 
     // Hidden names whose removal the last close has begun do not count: close(2) does not wait for
     // it, so that rmdir(2) has to.
     void look() noexcept {
-        if (child_ && child_->silly_removals != 0) {
-            worker().loop().arm(timer_, worker().loop().now_ns() + kLookNs);
-            return;
-        }
+        if (child_ && child_->silly_removals != 0) return look_later();
         rmdir_.args.object = place(*directory_, name_);
         changing_.begin(mount(), *directory_);
         call<&RmdirJob::removed>(rmdir_);
@@ -117,9 +115,17 @@ class RmdirJob final : public Job {
         }
         changing_.end();
         const bool not_empty = rmdir_.outcome.rpc && rmdir_.outcome.status == NFS3ERR_NOTEMPTY;
-        if (not_empty && child_ && child_->silly_removals != 0) return look();
+        if (not_empty && child_ && may_become_empty()) return look_later();
         fail(rmdir_);
     }
+    // Another loop may have read the last close before this loop has read this, and not have looked
+    // at it yet.
+    bool may_become_empty() noexcept {
+        if (child_->silly_removals != 0) return true;
+        const bool elsewhere = child_->silly_children != 0 && mount().workers.size() > 1;
+        return elsewhere && ++looks_ < kLooksMax;
+    }
+    void look_later() noexcept { worker().loop().arm(timer_, worker().loop().now_ns() + kLookNs); }
 
     struct LookTimer final : Timer {
         LookTimer(Fire go, RmdirJob& owner) noexcept : Timer(go), job(owner) {}
@@ -129,6 +135,7 @@ class RmdirJob final : public Job {
     std::string name_;
     nfs::client::RmdirOp rmdir_;
     Changing changing_;
+    std::uint32_t looks_ = 0;
     LookTimer timer_;
 };
 

@@ -106,6 +106,7 @@ void finish_silly(Mount& /*mount*/, Worker& at, Node& node) noexcept {
 void reveal(Mount& mount, Node& node) noexcept {
     node.silly_name.clear();
     node.silly_caller.reset();
+    --node.silly_parent->silly_children;
     mount.nodes.unpin(*std::exchange(node.silly_parent, nullptr));
     mount.nodes.unpin(node);
 }
@@ -206,6 +207,7 @@ void HidingJob::keep_hidden() noexcept {
     mount().nodes.pin(*directory_);
     victim.silly_name = std::move(hidden_);
     victim.silly_parent = directory_;
+    ++directory_->silly_children;
     victim.silly_caller = caller();
     // It was closed meanwhile.
     if (victim.opens == 0) finish_silly(mount(), worker(), victim);

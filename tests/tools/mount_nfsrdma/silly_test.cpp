@@ -70,12 +70,14 @@ TEST(Silly, RevealedNodeEndsWhenNobodyNeedsIt) {
     tree.file.silly_parent = &tree.directory;
     tree.mount.nodes.pin(tree.file);
     tree.mount.nodes.pin(tree.directory);
+    ++tree.directory.silly_children;
     const std::uint32_t pins = tree.directory.pins;
     EXPECT_EQ(tree.mount.nodes.silly_ones().size(), 1u);
     const std::uint64_t ino = tree.file.ino;
     reveal(tree.mount, tree.file);
     EXPECT_EQ(tree.mount.nodes.at(ino), nullptr);
     EXPECT_EQ(tree.directory.pins, pins - 1);
+    EXPECT_EQ(tree.directory.silly_children, 0u);
     EXPECT_TRUE(tree.mount.nodes.silly_ones().empty());
 }
 
