@@ -19,8 +19,8 @@ command_line() {
     refused 0 "$program" --help
     says 'usage' "$work/out"
     local option
-    for option in rsize wsize port mountport mountproto proto vers hard soft softerr timeo retrans nconnect noac acregmin acregmax \
-        acdirmin acdirmax actimeo nocto nordirplus nolock sec intr bg fg retry noexec nosuid nodev allow_other \
+    for option in rsize wsize port mountport mountproto hard soft softerr timeo retrans nconnect noac acregmin acregmax \
+        acdirmin acdirmax actimeo nocto nordirplus bg fg retry noexec nosuid nodev allow_other \
         default_permissions device; do
         says "$option" "$work/out"
     done
@@ -194,9 +194,8 @@ by_a_user() {
     start_server squash --listen "$outer_host" --export "$work/squashed=/squashed:rw,root_squash"
     mounted+=("$work/outer")
     limited 60 "$program" "$outer_host:/squashed" "$work/outer" || fail "the outer mount"
-    setpriv --reuid=61001 --regid=61001 --clear-groups true
-    install -d -o 61001 -g 61001 -m 0700 "$work/squashed/home" "$work/squashed/home/at"
-    as_user=(setpriv --reuid=61001 --regid=61001 --clear-groups)
+    install -d -o 1 -g 1 -m 0700 "$work/squashed/home" "$work/squashed/home/at"
+    as_user=(setpriv --reuid=1 --regid=1 --clear-groups)  # fusermount3 wants one that has a name
     mounted+=("$work/outer/home/at")
     local status=0
     limited 60 "${as_user[@]}" "$program" "$source_name" "$work/outer/home/at" 2>"$work/err" || status=$?

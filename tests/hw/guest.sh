@@ -171,7 +171,7 @@ row_11() {
     modprobe fuse
     mnt=/mnt/11
     if has_rdma_core; then
-        enters=(env) options=device=rdmacore:rxe0,mountproto=tcp,mountport=20048 export=/srv/ext4
+        enters=(env) options=device=rdmacore:rxe0,mountport=20048 export=/srv/ext4
         fuse_row 11 rdma-core
         check 11 "rdma-core: clean disconnect" qps_are "$base_qps"
     fi
