@@ -339,22 +339,25 @@ Outcome OpenDir::keep_looking(Reply& reply, bool& again) noexcept {
 template <class Ok>
 bool OpenDir::take_entries(Reply& reply, Ok& ok) noexcept {
     reply.items.clear();
-    if (reply.last == 0) make_dots(reply);
+    const bool first = reply.last == 0;
+    if (first) make_dots(reply);
     std::size_t count = 0;
     for (auto* entry = ok.reply.entries; entry != nullptr; entry = entry->nextentry) {
         const std::size_t number = count++;
         reply.last = entry->cookie;
         if (entry->name == nullptr) continue;
-        if (is_dots(entry->name)) {
+        const bool dots = is_dots(entry->name);
+        if (first && dots) {
             // The server's own instead of ours, where they come first.
             const bool its_place = number < reply.items.size() &&
                                    (number == 0 || reply.items.front().cookie != kDot) &&
                                    std::strcmp(reply.items[number].name, entry->name) == 0;
             if (its_place) reply.items[number] = item_of(*entry);
-        } else if (nfs::client::is_plain_name(entry->name)) {
+        } else if (dots ? !made_dots_ : nfs::client::is_plain_name(entry->name)) {
             reply.items.push_back(item_of(*entry));
         }
     }
+    if (first) made_dots_ = reply.items[1].cookie == kDotDot;
     std::memcpy(verifier_.data(), ok.cookieverf, verifier_.size());
     reply.eof = ok.reply.eof != FALSE;
     if (const fattr3* const own = attributes_of(ok.dir_attributes))

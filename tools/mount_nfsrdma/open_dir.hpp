@@ -140,6 +140,7 @@ class OpenDir {
     const Caller opener_;
     std::array<Reply, 2> replies_;
     Place at_;
+    bool made_dots_ = false;    // the server's, if it has any, are not shown
     std::uint64_t wanted_ = 0;  // the cookie to ask from, where that is not in memory
     std::array<char, NFS3_COOKIEVERFSIZE> verifier_{};
     // The last that the kernel was given.

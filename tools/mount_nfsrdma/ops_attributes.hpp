@@ -12,6 +12,8 @@ namespace nfsrdma::mount {
 sattr3 to_sattr3(const struct stat& to, int what) noexcept;
 // False: nothing of it can be told to the server.
 bool changes_any(const sattr3& what) noexcept;
+// From mode `from` to `to` no more happens than that set-ID bits go.
+bool takes_set_id(std::uint32_t from, std::uint32_t to) noexcept;
 struct statvfs to_statvfs(const FSSTAT3resok& told, std::uint32_t name_max) noexcept;
 // The text of a link, decoded into `room`, which was zeroed before: false when it has a NUL inside.
 bool is_whole_text(std::span<const char> room) noexcept;

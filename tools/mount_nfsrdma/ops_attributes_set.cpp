@@ -7,7 +7,7 @@
 namespace nfsrdma::mount {
 namespace {
 
-constexpr std::uint32_t kModeBits = 07777;
+constexpr std::uint32_t kModeBits = 07777, kSetIdBits = 06000;
 
 bool has(int what, int flag) noexcept {
     return (what & flag) != 0;
@@ -32,6 +32,13 @@ class SetattrJob final : public ObjectJob {
     void start() noexcept override {
         if (!settle()) return;
         Node& node = *node_;
+        if (may_not_set_mode()) {
+            what_.mode.set_it = FALSE;
+            if (!changes_any(what_)) {
+                reply_without_set_id();
+                return;
+            }
+        }
         if (!changes_any(what_)) {
             reply_attributes(node.attributes.fresh(mount().now_ns()));
             return;
@@ -65,11 +72,29 @@ class SetattrJob final : public ObjectJob {
         }
         reply_attributes(told);
     }
+    // The kernel itself takes the set-ID bits from a file that another than its owner writes to or
+    // truncates, in that one's name, unless it is told in INIT that the server does
+    // (FUSE_HANDLE_KILLPRIV, which libfuse 3.14 forgets). The server does, and lets none but the
+    // owner change a mode.
+    bool may_not_set_mode() noexcept {
+        if (what_.mode.set_it == FALSE || !mount().options.default_permissions) return false;
+        const fattr3& now = node_->attributes.now();
+        return takes_set_id(now.mode, what_.mode.set_mode3_u.mode) && caller()->uid != 0 &&
+               caller()->uid != now.uid;
+    }
+    void reply_without_set_id() noexcept {
+        Node& node = *node_;
+        struct stat shown = to_stat(node.attributes.now(), mount().limits.write);
+        shown.st_mode &= ~kSetIdBits;
+        node.attributes.expire();
+        (void)fuse_reply_attr(take_request(), &shown, 0);
+        finish();
+    }
     // Of a file whose end moves: before the call and after, for what was read meanwhile.
     void drop_ahead() noexcept {
         if (what_.size.set_it != FALSE && node_->file != nullptr) node_->file->drop_ahead();
     }
-    const sattr3 what_;
+    sattr3 what_;
     nfs::client::SetattrOp op_;
 };
 
@@ -106,6 +131,11 @@ sattr3 to_sattr3(const struct stat& to, int what) noexcept {
         out.mtime.set_mtime_u.mtime = to_nfstime3(to.st_mtim);
     }
     return out;
+}
+
+bool takes_set_id(std::uint32_t from, std::uint32_t to) noexcept {
+    const std::uint32_t changed = (from ^ to) & kModeBits;
+    return changed != 0 && (changed & ~kSetIdBits) == 0 && (to & changed) == 0;
 }
 
 bool changes_any(const sattr3& what) noexcept {
