@@ -46,7 +46,7 @@ RecoveryWorld::Options options_of(Prng& prng, std::uint64_t seed, TraceRing& tra
     options.server.demand.credits = 4 + static_cast<std::uint32_t>(prng.below(12));
     options.server.demand.max_payload = 64 << 10;
     options.server.payload_runs = 4 + static_cast<std::uint32_t>(prng.below(8));
-    options.server.connections_max = 8;
+    options.server.connections_max = 16;
     options.server.stall_timeout_ns = 3 * kNsPerSec;
     options.server.keepalive_ns = prng.below(2) == 0 ? 0 : kNsPerSec;
     options.transport.demand.credits = 4 + static_cast<std::uint32_t>(prng.below(12));
@@ -54,6 +54,8 @@ RecoveryWorld::Options options_of(Prng& prng, std::uint64_t seed, TraceRing& tra
     options.transport.recovery.on = true;
     options.transport.recovery.first_too = true;
     options.transport.recovery.seed = seed;
+    // Two or three connections in every third world.
+    if (seed % 3 == 0) options.connections = 2 + static_cast<std::uint32_t>(seed / 3 % 2);
     return options;
 }
 
@@ -124,8 +126,9 @@ void check(RecoveryWorld& world, const Workers& workers) {
 
 // What happened in all worlds of a block: faults that never hit would prove nothing.
 struct Sums {
-    std::uint64_t reconnects = 0, resends = 0, replayed = 0, lost_writes = 0, rewrites = 0,
-                  resolved = 0, cm_faults = 0, rnr_refused = 0, qps_killed = 0;
+    std::uint64_t reconnects = 0, resends = 0, resends_of_several = 0, replayed = 0,
+                  lost_writes = 0, rewrites = 0, resolved = 0, cm_faults = 0, rnr_refused = 0,
+                  qps_killed = 0;
 };
 
 void run_recovery(std::uint64_t seed, TraceRing& trace, Sums& sums) {
@@ -144,8 +147,9 @@ void run_recovery(std::uint64_t seed, TraceRing& trace, Sums& sums) {
     EXPECT_TRUE(workers.idle());
     world.kill_server();
     check(world, workers);
-    sums.reconnects += world.transport().counters().reconnects;
-    sums.resends += world.transport().counters().resends;
+    sums.reconnects += world.counters().reconnects;
+    sums.resends += world.counters().resends;
+    if (world.connections() > 1) sums.resends_of_several += world.counters().resends;
     sums.replayed += world.replayed();
     sums.lost_writes += world.vfs().lost_writes;
     sums.rewrites += world.client().counters().rewrites;
@@ -166,6 +170,7 @@ TEST_P(SimRecovery, EverythingBreaksAndNothingIsLost) {
     if (number_from("NR_SIM_SEED", 0) != 0 || number_from("NR_SIM_SEEDS", kSimSeeds) < 200) return;
     EXPECT_GT(sums.reconnects, 0u);
     EXPECT_GT(sums.resends, 0u);
+    EXPECT_GT(sums.resends_of_several, 0u);
     EXPECT_GT(sums.replayed, 0u) << "no answer was ever lost";
     EXPECT_GT(sums.lost_writes, 0u) << "no crash ever lost a write";
     EXPECT_GT(sums.rewrites, 0u);

@@ -1,5 +1,6 @@
 #include "tests/sim/recovery_world.hpp"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 
@@ -55,7 +56,8 @@ RecoveryWorld::~RecoveryWorld() {
     close();
     flow_.reset();
     client_.reset();
-    transport_.reset();
+    group_.reset();
+    transports_.clear();
 }
 
 bool RecoveryWorld::run_until(const std::function<bool()>& done, std::uint64_t limit_ns) {
@@ -101,32 +103,66 @@ std::uint64_t RecoveryWorld::replayed() const {
     return replayed_before_ + (life_ == nullptr ? 0 : life_->cache.counters().replayed);
 }
 
+sunrpc::Xprt& RecoveryWorld::xprt() noexcept {
+    if (group_ != nullptr) return *group_;
+    return *transports_.front();
+}
+
+xprtrdma::TransportCounters RecoveryWorld::counters() const {
+    xprtrdma::TransportCounters sum;
+    for (const auto& transport : transports_) {
+        sum.reconnects += transport->counters().reconnects;
+        sum.resends += transport->counters().resends;
+    }
+    return sum;
+}
+
 bool RecoveryWorld::connect() {
     xprtrdma::TransportOptions how = options_.transport;
     how.trace = options_.trace;
-    int outcome = 0;
-    auto made = xprtrdma::Transport::create(
-        *client_device_, kServer.with_port(kPort), how,
-        [](void* arg, Result<void> result) noexcept { *static_cast<int*>(arg) = result ? 1 : -1; },
-        &outcome);
-    if (!made) return false;
-    transport_ = *std::move(made);
-    EXPECT_TRUE(run_until([&] { return outcome != 0; }, kSettleNs));
-    client_ = std::make_unique<nfs::client::Client>(*transport_, nullptr);
+    std::vector<int> outcomes(options_.connections, 0);
+    std::vector<sunrpc::Xprt*> xprts;
+    for (int& outcome : outcomes) {
+        auto made = xprtrdma::Transport::create(
+            *client_device_, kServer.with_port(kPort), how,
+            [](void* arg, Result<void> result) noexcept {
+                *static_cast<int*>(arg) = result ? 1 : -1;
+            },
+            &outcome);
+        if (!made) return false;
+        transports_.push_back(*std::move(made));
+        xprts.push_back(transports_.back().get());
+        ++how.recovery.seed;
+        ++how.trace_connection;
+    }
+    if (xprts.size() > 1) group_ = std::make_unique<sunrpc::XprtGroup>(xprts);
+    const auto all_are = [&](int wanted) {
+        return std::all_of(outcomes.begin(), outcomes.end(),
+                           [=](int outcome) { return outcome == wanted; });
+    };
+    EXPECT_TRUE(
+        run_until([&] { return std::find(outcomes.begin(), outcomes.end(), 0) == outcomes.end(); },
+                  kSettleNs));
+    client_ = std::make_unique<nfs::client::Client>(xprt(), nullptr);
     client_->timeout_ns = 3600 * kNsPerSec;  // hard
     bool mounted = false;
     flow_ = std::make_unique<nfs::client::MountFlow>(*client_);
     flow_->start(
         "/export", [](nfs::client::MountFlow& f) noexcept { *static_cast<bool*>(f.user) = true; },
         &mounted);
-    return outcome == 1 && run_until([&] { return mounted; }, kSettleNs) && flow_->outcome.ok();
+    return all_are(1) && run_until([&] { return mounted; }, kSettleNs) && flow_->outcome.ok();
 }
 
 void RecoveryWorld::close() {
-    if (transport_ == nullptr) return;
-    transport_->close();
-    client_->hurry();
-    EXPECT_TRUE(run_until([this] { return transport_->idle(); }, kSettleNs));
+    if (transports_.empty()) return;
+    xprt().close();
+    if (client_ != nullptr) client_->hurry();
+    EXPECT_TRUE(run_until(
+        [this] {
+            return std::all_of(transports_.begin(), transports_.end(),
+                               [](const auto& transport) { return transport->idle(); });
+        },
+        kSettleNs));
 }
 
 }  // namespace nfsrdma::test

@@ -2,11 +2,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/trace.hpp"
 #include "nfs/client/client.hpp"
 #include "nfs/server/server.hpp"
 #include "sunrpc/reply_cache.hpp"
+#include "sunrpc/xprt_group.hpp"
 #include "svcrdma/listener.hpp"
 #include "tests/sim/nfs_workers.hpp"
 #include "tests/sim/unstable_vfs.hpp"
@@ -24,7 +26,8 @@ class RecoveryWorld {
         std::uint64_t seed = 1;
         verbs::softroce::FaultSpec client_faults, server_faults;
         svcrdma::ServerOptions server;
-        xprtrdma::TransportOptions transport;
+        xprtrdma::TransportOptions transport;  // of each connection
+        std::uint32_t connections = 1;
         TraceRing* trace = nullptr;
     };
     explicit RecoveryWorld(const Options& options);
@@ -42,7 +45,8 @@ class RecoveryWorld {
 
     nfs::client::Client& client() { return *client_; }
     const nfs::client::FileHandle& root() const { return flow_->root; }
-    xprtrdma::Transport& transport() { return *transport_; }
+    std::size_t connections() const { return transports_.size(); }
+    xprtrdma::TransportCounters counters() const;  // reconnects and resends of all connections
     UnstableVfs& vfs() { return *vfs_; }
     const verbs::Device& client_device() const { return *client_device_; }
     Loop& loop() { return *loop_; }
@@ -50,6 +54,8 @@ class RecoveryWorld {
     std::uint32_t lives = 0;
 
   private:
+    sunrpc::Xprt& xprt() noexcept;
+
     // What dies with a process.
     struct Life {
         std::unique_ptr<verbs::Device> device;
@@ -73,7 +79,8 @@ class RecoveryWorld {
     std::unique_ptr<Life> life_;
     std::uint64_t replayed_before_ = 0;
     std::unique_ptr<verbs::Device> client_device_;
-    std::unique_ptr<xprtrdma::Transport> transport_;
+    std::vector<std::unique_ptr<xprtrdma::Transport>> transports_;
+    std::unique_ptr<sunrpc::XprtGroup> group_;  // of more than one
     std::unique_ptr<nfs::client::Client> client_;
     std::unique_ptr<nfs::client::MountFlow> flow_;
 };
