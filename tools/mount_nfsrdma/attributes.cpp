@@ -90,6 +90,12 @@ Change Attributes::take(const fattr3& told, std::uint64_t order, std::uint64_t n
     // Sent before the call that told what is known: newer only when the object says so.
     if (order < order_ && !is_newer(told.ctime, now_.ctime)) return Change::none;
     const bool same = same_data(told, now_) && is_same(told.ctime, now_.ctime);
+    // Asked for while a call of ours changed it, and answered before or after that, who knows: the
+    // next who asks asks anew.
+    if (!same && order <= own_until_ && !before.known && !is_newer(told.ctime, now_.ctime)) {
+        expires_ns_ = 0;
+        return Change::none;
+    }
     Change change = Change::none;
     if (!same_data(told, now_)) {
         const bool explained = before.known && before.size == now_.size &&

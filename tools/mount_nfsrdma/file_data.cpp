@@ -92,13 +92,23 @@ void FileData::maybe_end() noexcept {
 void FileData::took(std::uint64_t offset, std::uint64_t size) noexcept {
     for (const auto& file : files_)
         file->ahead.invalidate(offset, size);
-    node_.attributes.note_written(offset + size);
     if (!pin_) pin_ = NodePin(mount_.nodes, node_);
     progressed();
+    node_.attributes.note_written(offset + size);
+}
+
+// Bytes of this range that are on their way; also those behind it that make the file longer than
+// the server knows, for what is before them then reads as zeros.
+bool FileData::must_wait(std::uint64_t offset, std::uint64_t size) const noexcept {
+    if (!node_.unwritten) return false;
+    if (offset + size > end_at_server_) size = UINT64_MAX - offset;
+    return writes_.unwritten_in(offset, size);
 }
 
 void FileData::progressed() noexcept {
-    node_.unwritten = writes_.unwritten();
+    const bool unwritten = writes_.unwritten();
+    if (unwritten && !node_.unwritten) end_at_server_ = node_.attributes.now().size;
+    node_.unwritten = unwritten;
     if (!pin_ || !clean() || std::exchange(settled_ready_, true)) return;
     home_.loop().ready(settled_task_);
 }

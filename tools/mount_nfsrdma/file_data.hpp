@@ -52,6 +52,8 @@ class FileData final : public FileState, public nfs::client::DataObserver {
     void close(OpenFile& file) noexcept;
     // A write was taken, or was done.
     void took(std::uint64_t offset, std::uint64_t size) noexcept;
+    // A read of this range has to wait for writes that are not at the server yet.
+    bool must_wait(std::uint64_t offset, std::uint64_t size) const noexcept;
     // Any loop: nothing was written that is not durable, and nothing waits to be.
     bool clean() const noexcept { return !writes_.dirty() && !writes_.unwritten(); }
 
@@ -83,7 +85,8 @@ class FileData final : public FileState, public nfs::client::DataObserver {
     Worker& home_;
     nfs::client::WriteBehind writes_;
     std::vector<std::unique_ptr<OpenFile>> files_;
-    NodePin pin_;  // while something is not durable
+    std::uint64_t end_at_server_ = 0;  // while something is unwritten: at least so far
+    NodePin pin_;                      // while something is not durable
     bool settled_ready_ = false;
     SettledTask settled_task_;
 };

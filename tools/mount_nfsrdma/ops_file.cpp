@@ -36,8 +36,7 @@ class ReadJob final : public FileJob {
         if (!at_home()) return;
         if (read_.size == 0) return reply_buffer(nullptr, 0);
         // What was written comes first, and what is being read since before that is too old.
-        if (data().writes().unwritten_in(read_.offset, read_.size) &&
-            !data().writes().flush(waiter_)) {
+        if (data().must_wait(read_.offset, read_.size) && !data().writes().flush(waiter_)) {
             state_ = State::flushing;
             return;
         }
