@@ -7,7 +7,6 @@
 #include "base/assert.hpp"
 #include "tools/mount_nfsrdma/mount.hpp"
 #include "tools/mount_nfsrdma/node.hpp"
-#include "tools/mount_nfsrdma/worker.hpp"
 
 namespace nfsrdma::mount {
 namespace {
@@ -53,8 +52,8 @@ bool has_none(const Outcome& outcome) noexcept {
 
 }  // namespace
 
-OpenDir::OpenDir(Mount& mount, Node& node, Worker& home, Caller opener)
-    : mount_(mount), node_(node), home_(home), opener_(std::move(opener)) {
+OpenDir::OpenDir(Mount& mount, Node& node, nfs::client::Client& client, Caller opener)
+    : mount_(mount), node_(node), client_(client), opener_(std::move(opener)) {
     for (Reply& reply : replies_) {
         reply.dir = this;
         reply.plus_op.user = reply.plain_op.user = &reply;
@@ -236,20 +235,20 @@ void OpenDir::send(Reply& reply, std::uint64_t cookie) noexcept {
     reply.order = mount_.next_order();
     reply.asked_ns = mount_.now_ns();
     if (cookie == 0) verifier_ = {};
-    const std::uint32_t size = home_.client().sizes().directory;
+    const std::uint32_t size = client_.sizes().directory;
     if (!reply.plus) {
         reply.plain_op.args.dir = node_.handle.view();
         reply.plain_op.args.cookie = cookie;
         std::memcpy(reply.plain_op.args.cookieverf, verifier_.data(), verifier_.size());
         reply.plain_op.args.count = size;
-        home_.client().start(reply.plain_op);
+        client_.start(reply.plain_op);
         return;
     }
     reply.plus_op.args.dir = node_.handle.view();
     reply.plus_op.args.cookie = cookie;
     std::memcpy(reply.plus_op.args.cookieverf, verifier_.data(), verifier_.size());
     reply.plus_op.args.dircount = reply.plus_op.args.maxcount = size;
-    home_.client().start(reply.plus_op);
+    client_.start(reply.plus_op);
 }
 
 void OpenDir::on_answer(nfs::client::Op& op) noexcept {

@@ -56,12 +56,13 @@ class OpenDir {
     // "." and ".." where the server lists none: numbers that no cookie has that anybody has seen.
     static constexpr std::uint64_t kDot = 0x7FFF'FFFF'FFFF'FFD1, kDotDot = kDot + 1;
 
-    OpenDir(Mount& mount, Node& node, Worker& home, Caller opener);
+    // `client`: of the home loop. Calls go out as `opener`.
+    OpenDir(Mount& mount, Node& node, nfs::client::Client& client, Caller opener);
     ~OpenDir();
     OpenDir(const OpenDir&) = delete;
     OpenDir& operator=(const OpenDir&) = delete;
 
-    Worker& home() noexcept { return home_; }
+    Worker* home = nullptr;  // whose client it has
     Node& node() noexcept { return node_; }
     // Goes to where `offset` is. here: item() is there. later: home has to ask (wait).
     Where seek(std::uint64_t offset) noexcept;
@@ -136,7 +137,7 @@ class OpenDir {
 
     Mount& mount_;
     Node& node_;
-    Worker& home_;
+    nfs::client::Client& client_;
     const Caller opener_;
     std::array<Reply, 2> replies_;
     Place at_;

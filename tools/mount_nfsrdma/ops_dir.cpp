@@ -72,8 +72,9 @@ class OpendirJob final : public Job {
     }
     void open() noexcept {
         Node& node = *node_;
-        OpenDir& dir =
-            OpenDirs::of(node).add(std::make_unique<OpenDir>(mount(), node, worker(), caller()));
+        OpenDir& dir = OpenDirs::of(node).add(
+            std::make_unique<OpenDir>(mount(), node, worker().client(), caller()));
+        dir.home = &worker();
         mount().nodes.pin(node);
         ++node.opens;
         info_.fh = address_of(&dir);
@@ -104,8 +105,8 @@ class ReleasedirJob final : public Job {
     ReleasedirJob(const ReleasedirJob&) = delete;
     ReleasedirJob& operator=(const ReleasedirJob&) = delete;
     void start() noexcept override {
-        if (&worker() != &dir_->home()) {
-            move_to(dir_->home());
+        if (&worker() != dir_->home) {
+            move_to(*dir_->home);
         } else if (dir_->busy()) {
             dir_->when_idle(waiter_);
         } else {
@@ -138,11 +139,11 @@ class ReaddirJob final : public Job {
     }
     void start() noexcept override {
         const OpenDir::Where where = dir_.seek(offset_);
-        const bool at_home = &worker() == &dir_.home();
+        const bool at_home = &worker() == dir_.home;
         if (where == OpenDir::Where::end) {
             reply_buffer(nullptr, 0);
         } else if (!at_home && (where == OpenDir::Where::later || dir_.wants_ahead())) {
-            move_to(dir_.home());
+            move_to(*dir_.home);
         } else if (where == OpenDir::Where::later) {
             waiting_ = true;
             dir_.wait(waiter_);
