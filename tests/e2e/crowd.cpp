@@ -20,8 +20,7 @@
 #include "base/loop.hpp"
 #include "nfs/client/client.hpp"
 #include "sunrpc/auth.hpp"
-#include "verbs/softroce/softroce.hpp"
-#include "verbs/softroce/udp_wire.hpp"
+#include "tests/e2e/soft_host.hpp"
 #include "xprtrdma/transport.hpp"
 
 namespace nfsrdma::crowd {
@@ -203,16 +202,10 @@ class Process {
     Process& operator=(const Process&) = delete;
 
     bool connect() {
-        auto loop = Loop::create({});
-        if (!loop) return false;
-        loop_ = *std::move(loop);
-        verbs::softroce::UdpOptions udp;
-        udp.bind = plan_.server.with_port(0);
-        auto wire = verbs::softroce::create_udp_wire(udp);
-        if (!wire) return false;
-        auto device = verbs::softroce::create_device(*loop_, *std::move(wire), {});
-        if (!device) return false;
-        device_ = *std::move(device);
+        auto host = testing::SoftHost::beside(plan_.server);
+        if (!host) return false;
+        loop_ = std::move(host->loop);
+        device_ = std::move(host->device);
         for (auto& connection : connections_) {
             if (!open(*connection)) return false;
         }

@@ -22,8 +22,7 @@
 #include "sunrpc/auth.hpp"
 #include "sunrpc/xprt_group.hpp"
 #include "tests/e2e/daemon.hpp"
-#include "verbs/softroce/softroce.hpp"
-#include "verbs/softroce/udp_wire.hpp"
+#include "tests/e2e/soft_host.hpp"
 #include "xprtrdma/transport.hpp"
 
 namespace nfsrdma::recover {
@@ -113,11 +112,9 @@ class Worker {
 class Load {
   public:
     Load(const SockAddr& server, std::uint32_t connections) {
-        loop_ = take(Loop::create({}), "loop");
-        verbs::softroce::UdpOptions udp;
-        udp.bind = server.with_port(0);
-        auto wire = take(verbs::softroce::create_udp_wire(udp), "wire");
-        device_ = take(verbs::softroce::create_device(*loop_, std::move(wire), {}), "device");
+        auto host = take(testing::SoftHost::beside(server), "loop and device");
+        loop_ = std::move(host.loop);
+        device_ = std::move(host.device);
         xprtrdma::TransportOptions options;
         options.demand.credits = 16;
         options.demand.max_payload = 64 << 10;

@@ -17,8 +17,7 @@
 #include "nfs/client/client.hpp"
 #include "sunrpc/auth.hpp"
 #include "tests/e2e/daemon.hpp"
-#include "verbs/softroce/softroce.hpp"
-#include "verbs/softroce/udp_wire.hpp"
+#include "tests/e2e/soft_host.hpp"
 #include "xprtrdma/transport.hpp"
 
 namespace nfsrdma::restart {
@@ -61,11 +60,9 @@ T take(Result<T> result, const char* what) {
 class Connection {
   public:
     Connection(const SockAddr& server, const char* mount_path) {
-        loop_ = take(Loop::create({}), "loop");
-        verbs::softroce::UdpOptions udp;
-        udp.bind = server.with_port(0);
-        auto wire = take(verbs::softroce::create_udp_wire(udp), "wire");
-        device_ = take(verbs::softroce::create_device(*loop_, std::move(wire), {}), "device");
+        auto host = take(testing::SoftHost::beside(server), "loop and device");
+        loop_ = std::move(host.loop);
+        device_ = std::move(host.device);
         xprtrdma::TransportOptions options;
         options.demand.credits = 32;
         options.demand.max_payload = 128 << 10;

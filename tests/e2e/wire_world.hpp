@@ -13,9 +13,8 @@
 #include "nfs/fh.hpp"
 #include "nfs/handle_key.hpp"
 #include "tests/e2e/daemon.hpp"
+#include "tests/e2e/soft_host.hpp"
 #include "tests/nfs/nfs_calls.hpp"
-#include "verbs/softroce/softroce.hpp"
-#include "verbs/softroce/udp_wire.hpp"
 #include "xprtrdma/transport.hpp"
 
 // A running nfsrdmad on an address of its own that serves a directory as /export, and a client of
@@ -121,11 +120,9 @@ class WireWorld : public NfsCalls {
         if (!path.empty()) file << path << " *(rw,no_root_squash)\n";
     }
     void connect() {
-        loop_ = take(Loop::create({}));
-        verbs::softroce::UdpOptions udp;
-        udp.bind = address_.with_port(0);
-        device_ = take(verbs::softroce::create_device(
-            *loop_, take(verbs::softroce::create_udp_wire(udp)), {}));
+        auto host = take(SoftHost::beside(address_));
+        loop_ = std::move(host.loop);
+        device_ = std::move(host.device);
         xprtrdma::TransportOptions options;
         options.demand.max_message = 128 << 10;
         options.connect_timeout_ns = kLimitNs;
