@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Names on a mount: what makes them, what takes them away, files that are unlinked while they are open, and what others do to
 # names at the server: mount_names.sh BIN [OPTIONS OF THE MOUNT]
-BIN=$1
+BIN=$(realpath "$1")
 source "$(dirname "$0")/mount_lib.sh"
 needs_mount
 export_in tmpfs
@@ -266,11 +266,22 @@ B117_end_of_the_mount() {
     exec 5<"$mnt/f"
     rm "$mnt/f"
     is "hidden names at the server" 1 "$(hidden_in .)"
-    kill -TERM $(mount_pids "$mnt")
+    # By force: what is open is lost, and what was hidden for it goes.
+    umount -f "$mnt" 2>/dev/null || true
     no_mount_process "$mnt"
     exec 5<&-
     ! is_mounted "$mnt" || detach "$mnt"
-    is "hidden names after the end of the mount" 0 "$(hidden_in .)"
+    is "hidden names after umount -f" 0 "$(hidden_in .)"
+    # When it is not busy any more.
+    mount_export "$mnt" "$1"
+    echo text >"$mnt/f"
+    exec 5<"$mnt/f"
+    rm "$mnt/f"
+    umount -l "$mnt"
+    is "read after umount -l" text "$(cat <&5)"
+    exec 5<&-
+    no_mount_process "$mnt"
+    is "hidden names after umount -l" 0 "$(hidden_in .)"
     # Closed, and unmounted at once.
     local i
     for i in 1 2 3; do
@@ -359,6 +370,7 @@ if [ "$mount_by" = nfsrdma ]; then
     replaced_at_the_server
     B111_users
 fi
+echo "names: $SECONDS s"
 is "what is left at the server" "" "$(ls -A "$export")"
 unmount "$mnt"
 end_serving

@@ -85,12 +85,13 @@ class RmdirJob final : public Job {
 
   private:
     static constexpr std::uint64_t kLookNs = kNsPerMs;
-    static constexpr std::uint32_t kLooksMax = 50;
+    static constexpr std::uint32_t kLooksMax = 100;
 
     // Hidden names whose removal the last close has begun do not count: close(2) does not wait for
     // it, so that rmdir(2) has to.
     void look() noexcept {
         if (child_ && child_->silly_removals != 0) return look_later();
+        had_hidden_ = child_ && child_->silly_children != 0;
         rmdir_.args.object = place(*directory_, name_);
         changing_.begin(mount(), *directory_);
         call<&RmdirJob::removed>(rmdir_);
@@ -122,8 +123,7 @@ class RmdirJob final : public Job {
     // at it yet.
     bool may_become_empty() noexcept {
         if (child_->silly_removals != 0) return true;
-        const bool elsewhere = child_->silly_children != 0 && mount().workers.size() > 1;
-        return elsewhere && ++looks_ < kLooksMax;
+        return had_hidden_ && mount().workers.size() > 1 && ++looks_ < kLooksMax;
     }
     void look_later() noexcept { worker().loop().arm(timer_, worker().loop().now_ns() + kLookNs); }
 
@@ -136,6 +136,7 @@ class RmdirJob final : public Job {
     nfs::client::RmdirOp rmdir_;
     Changing changing_;
     std::uint32_t looks_ = 0;
+    bool had_hidden_ = false;  // when it was asked last
     LookTimer timer_;
 };
 
