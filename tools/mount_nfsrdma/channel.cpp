@@ -9,6 +9,7 @@
 
 #include "base/assert.hpp"
 #include "tools/mount_nfsrdma/mount.hpp"
+#include "tools/mount_nfsrdma/stats_note.hpp"
 #include "tools/mount_nfsrdma/worker.hpp"
 
 namespace nfsrdma::mount {
@@ -129,6 +130,7 @@ void Channel::process(std::size_t size) noexcept {
     buffer.size = size;
     Mount& mount = worker_.mount();
     mount.routes.note(header.unique, header.opcode, fd_);
+    note_request(worker_.stats(), {request_.get(), size});
     const std::lock_guard guard(mount.lock);
     mount.reading = this;
     fuse_session_process_buf(session_, &buffer);

@@ -9,6 +9,7 @@
 #include "base/assert.hpp"
 #include "tools/device/open.hpp"
 #include "tools/mount_nfsrdma/file_data.hpp"
+#include "tools/mount_nfsrdma/stats_note.hpp"
 #include "tools/nfsrdma/patience.hpp"
 
 namespace nfsrdma::mount {
@@ -146,6 +147,7 @@ void Worker::on_call(void* arg, const sunrpc::Call& call, const Result<void>& re
     if (call.res != nullptr) std::memcpy(&status, call.res, sizeof status);
     costs.error = !result || status != 0;
     worker.stats_.note(call.proc_number, costs);
+    if (!costs.error) note_payload(worker.stats_, call);
 }
 
 Worker::~Worker() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/assert.hpp"
+#include "tools/mount_nfsrdma/address.hpp"
 #include "tools/mount_nfsrdma/ops.hpp"
 #include "tools/nfsrdma/patience.hpp"
 
@@ -26,6 +28,7 @@ constexpr std::uint64_t kGoodbyeNs = 3 * kNsPerSec;
 constexpr std::uint64_t kCourtesyNs = kNsPerSec;  // for calls of the end of a mount
 constexpr double kMountMaxS = 10;
 constexpr std::uint32_t kPage = 4096;
+constexpr std::chrono::seconds kStatsPatience{2};
 
 std::string system_trouble(const char* what) {
     return std::string(what) + ": " + std::strerror(errno);
@@ -82,7 +85,7 @@ std::unique_ptr<World> World::open(const MountOptions& options, std::string& why
     again = false;
     std::unique_ptr<World> world(new World);
     world->options_ = options;
-    Result<SockAddr> server = SockAddr::resolve(options.server, options.port);
+    Result<SockAddr> server = resolve_server(options);
     if (!server) {
         why = "unknown host '" + options.server + "': " + to_string(server.error());
         again = true;
@@ -233,9 +236,15 @@ Stats World::stats() {
     stats.port = options_.port;
     std::uint64_t requests = 0, waited = 0, copied = 0, jobs = 0;
     for (const auto& worker : workers_) {
-        Snapshot one(*worker);
+        auto taken = std::make_unique<Snapshot>(*worker);
+        Snapshot& one = *taken;
         worker->loop().post(one);
-        one.taken.get_future().wait();
+        // A loop that has ended takes none any more, and who asks is waited for by the end itself.
+        if (one.taken.get_future().wait_for(kStatsPatience) != std::future_status::ready) {
+            (void)taken.release();  // the loop's: it may still run, and then writes into it
+            stats.add(worker->stats());
+            continue;
+        }
         stats.add(worker->stats());
         stats.rdma = tool::sum_of(stats.rdma, one.rdma);
         stats.io = tool::sum_of(stats.io, one.io);
