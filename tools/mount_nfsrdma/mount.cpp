@@ -69,7 +69,7 @@ Change Mount::take(Node& node, const wcc_data& told, std::uint64_t order) noexce
 void Mount::invalidate_data(Node& node) noexcept {
     node.data_valid = false;
     if (node.file != nullptr) node.file->drop_ahead();
-    node.invalidate_attributes = true;
+    node.invalidate_attributes = node.attributes_stale = true;
     node.invalidate_data = node.invalidate_data || node.data_told;
     notifier.add(node);
 }

@@ -50,6 +50,9 @@ class Node {
     // The pages that the kernel has of it are of these (mtime, size): keep_cache at the next open.
     bool data_valid = false;
     bool data_told = false;  // the kernel may have pages of it
+    // Another has changed it since the kernel was last answered an open of it: the attributes that
+    // the kernel believes may be older than that, whatever the notifier has got to.
+    bool attributes_stale = false;
     // Its loop: where reads and writes of it are done. nullptr: not opened yet.
     Worker* home = nullptr;
     std::unique_ptr<FileState> file;

@@ -72,6 +72,10 @@ void Notifier::drop(Node& node) noexcept {
     std::erase(queue_, node.ino);
 }
 
+void Notifier::tell_attributes(const Node& node) noexcept {
+    (void)fuse_lowlevel_notify_inval_inode(session_, node.ino, -1, 0);
+}
+
 void Notifier::run() {
     std::unique_lock guard(mount_.lock);
     for (;;) {

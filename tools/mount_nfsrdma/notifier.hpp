@@ -28,6 +28,9 @@ class Notifier {
     // With Mount::lock held: what Node's marks say is to be told.
     void add(Node& node);
     void drop(Node& node) noexcept;  // it ends
+    // Any thread, at once: the kernel forgets the attributes of a node that a request under way
+    // keeps, and leaves its pages alone, so that nothing is waited for.
+    void tell_attributes(const Node& node) noexcept;
     std::uint64_t told() const noexcept { return told_; }
 
   private:

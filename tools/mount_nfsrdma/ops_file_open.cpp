@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <fcntl.h>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "tools/mount_nfsrdma/access_cache.hpp"
@@ -79,6 +80,8 @@ class OpenJob final : public Job {
         opened();
     }
     void opened() noexcept {
+        // What is asked of it after the open is what there was at the open.
+        if (std::exchange(node_->attributes_stale, false)) mount().notifier.tell_attributes(*node_);
         open_node(mount(), worker(), *node_, caller(), info_);
         reply_open(info_);
     }
