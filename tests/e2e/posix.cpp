@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <grp.h>
 #include <sys/wait.h>
+#include <thread>
 
 #include "base/prng.hpp"
 
@@ -171,6 +173,18 @@ std::vector<std::string> names_in(const std::string& directory) {
     ::closedir(dir);
     std::sort(names.begin(), names.end());
     return names;
+}
+
+std::vector<std::string> names_left_in(const std::string& directory) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    for (;;) {
+        const std::vector<std::string> names = names_in(directory);
+        const bool silly = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+            return name.compare(0, 4, ".nfs") == 0;
+        });
+        if (!silly || std::chrono::steady_clock::now() > until) return names;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
 }
 
 std::string link_text(const std::string& name) {

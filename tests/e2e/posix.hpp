@@ -99,6 +99,9 @@ struct stat stat_of(int fd);
 bool exists(const std::string& name);  // without following a symbolic link
 // The names in a directory, sorted, without "." and "..".
 std::vector<std::string> names_in(const std::string& directory);
+// The same when every file has been closed that was unlinked while it was open: over NFS such files
+// have silly names until then, and a FUSE file system is told of a close after it has returned.
+std::vector<std::string> names_left_in(const std::string& directory);
 std::string link_text(const std::string& name);
 
 // Runs `body` in a process of its own and waits for it. Returns its exit status, 128 + the number

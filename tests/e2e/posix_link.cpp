@@ -61,7 +61,7 @@ void of_open_files(Checks& t) {
     NR_OK(::close(file.release()));
     NR_EQ("onetwo", get("b"));
     NR_EQ(1, static_cast<int>(stat_of("b").st_nlink));
-    NR_EQ(1, static_cast<int>(names_in(".").size()));
+    NR_EQ(1, static_cast<int>(names_left_in(".").size()));
 }
 
 void many_names(Checks& t) {
