@@ -442,8 +442,13 @@ int run(Arguments arguments) {
     }
     records(arguments);
     blocks(arguments);
+    // A file that was closed just now may have a silly name for a moment.
     std::error_code error;
-    std::filesystem::remove_all(arguments.directory, error);
+    for (int tries = 0; tries < 200; ++tries) {
+        std::filesystem::remove_all(arguments.directory, error);
+        if (!error) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
     if (error) fail("what is left cannot be removed: " + error.message());
     std::printf("many: %llu processes, seed %llu: all as it should be\n",
                 static_cast<unsigned long long>(arguments.processes),
