@@ -113,6 +113,7 @@ class ServerWorld {
         kind_ = kind;
         test::RawOptions raw;
         raw.receives = 32;
+        raw.send_wrs = 128;
         raw.private_data = (kind & kPrivateData) != 0;
         raw.offer.remote_invalidation = (kind & kInvalidation) != 0;
         conn_ = test::RawConn::connect(*world_.client, test::LoopWorld::server_address(), raw);

@@ -27,7 +27,7 @@ namespace {
 constexpr std::uint32_t kKey = 0x4E4B4559, kHandle = 0x484E4431;
 constexpr std::uint64_t kIova = 0x10000000;
 constexpr std::uint32_t kExposed = 64 << 10;
-constexpr std::uint32_t kReconnectsMax = 8;
+constexpr std::uint32_t kReconnectsMax = 3;
 constexpr std::uint32_t kNullXid = 0x7E570001;
 
 class TalkToServer {
@@ -136,6 +136,7 @@ class TalkToServer {
         kind_ = bits_ & kKindBits;
         test::RawOptions raw;
         raw.receives = 32;
+        raw.send_wrs = 64;
         raw.private_data = (kind_ & kPrivateData) != 0;
         raw.offer.remote_invalidation = (kind_ & kInvalidation) != 0;
         conn_ = test::RawConn::connect(*world_->client, test::LoopWorld::server_address(), raw);
