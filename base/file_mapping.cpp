@@ -24,6 +24,14 @@ namespace {
 // for what is cold here and sent next.
 constexpr std::size_t kPiece = 4096;
 
+// The handler leaves the mask as it was (SA_NODEFER): nothing of it to be saved. But the thread
+// sanitizer's own one, which calls it, blocks every signal.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kSaveMask = 1;
+#else
+constexpr int kSaveMask = 0;
+#endif
+
 thread_local sigjmp_buf* way_back = nullptr;
 std::atomic<bool> allowed{false};
 struct sigaction replaced {};
@@ -49,8 +57,7 @@ void on_bus_error(int /*signal*/, siginfo_t* info, void* /*context*/) {
 
 bool copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
     sigjmp_buf back;
-    // The handler leaves the mask as it was (SA_NODEFER): nothing of it to be saved.
-    if (sigsetjmp(back, 0) != 0) {
+    if (sigsetjmp(back, kSaveMask) != 0) {
         way_back = nullptr;
         return false;
     }
