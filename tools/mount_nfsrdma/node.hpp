@@ -53,25 +53,28 @@ class Node {
     // Another has changed it since the kernel was last answered an open of it: the attributes that
     // the kernel believes may be older than that, whatever the notifier has got to.
     bool attributes_stale = false;
+    bool unwritten = false;    // WRITEs of it have no answer yet: `file` knows when they have
+    bool silly_going = false;  // its hidden name is being removed
+    // Unlinks of it, and renames over it, that are under way and do not hide it: none of them saw
+    // it open.
+    std::uint32_t removals = 0;
     // Its loop: where reads and writes of it are done. nullptr: not opened yet.
     Worker* home = nullptr;
     std::unique_ptr<FileState> file;
     std::unique_ptr<AccessCache> access;  // since somebody asked for it
-    bool unwritten = false;  // WRITEs of it have no answer yet: `file` knows when they have
     // The name under which it waits for its last close, and who unlinked it; empty: it has an
     // ordinary one. While it is not, this node and that directory are pinned (silly.hpp).
     std::string silly_name;
     Node* silly_parent = nullptr;
     std::shared_ptr<const sunrpc::AuthSys> silly_caller;
-    bool silly_going = false;  // it is being removed
     // Of a directory: such names in it, and those of them that are being removed.
     std::uint32_t silly_children = 0, silly_removals = 0;
 
     List<Name, InParent> children;  // of a directory
     List<Name, OfChild> names;
+    std::uint64_t expired_at_ns = 0;  // names were expired last
     // In the notifier's queue, for what.
     bool invalidate_data = false, invalidate_attributes = false, expire_names = false;
-    std::uint64_t expired_at_ns = 0;  // names were expired last
     bool queued = false;
 };
 

@@ -44,6 +44,8 @@ class EntryJob : public Job {
   public:
     EntryJob(Worker& at, fuse_req_t req, Node& directory, const char* name);
     ~EntryJob() override;
+    EntryJob(const EntryJob&) = delete;
+    EntryJob& operator=(const EntryJob&) = delete;
     void start() noexcept final;
     void give_up() noexcept final;
 
