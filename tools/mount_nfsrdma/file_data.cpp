@@ -134,6 +134,12 @@ void FileData::when_written(Waiter& waiter) noexcept {
     NR_ASSERT(!at_once);
 }
 
+void FileData::when_durable(Waiter& waiter) noexcept {
+    waiter.done = on_written;
+    const bool at_once = writes_.sync(waiter);
+    NR_ASSERT(!at_once);
+}
+
 void FileData::on_written(nfs::client::WriteBehind::Waiter& waiter) noexcept {
     Waiter& self = static_cast<Waiter&>(waiter);
     self.ready(self);

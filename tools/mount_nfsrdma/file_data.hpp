@@ -59,6 +59,8 @@ class FileData final : public FileState, public nfs::client::DataObserver {
 
     // FileState
     void when_written(Waiter& waiter) noexcept override;
+    bool durable() const noexcept override { return clean(); }
+    void when_durable(Waiter& waiter) noexcept override;
     void stop_waiting(Waiter& waiter) noexcept override;
     void drop_ahead() noexcept override;
 

@@ -4,8 +4,8 @@
 namespace nfsrdma::mount {
 
 // The data of one file that is on its way: what was written and is not at the server, what was read
-// ahead. Belongs to the home loop of its node (Node::home): whoever wants something of it moves there
-// first (Job::move_to).
+// ahead. Belongs to the home loop of its node (Node::home): whoever wants something of it moves
+// there first (Job::move_to).
 class FileState {
   public:
     // Waits until all that was written before has been answered by the server.
@@ -19,6 +19,9 @@ class FileState {
 
     // Once, never from inside; only while Node::unwritten.
     virtual void when_written(Waiter& waiter) noexcept = 0;
+    // The same for until it is durable; any loop: whether all is.
+    virtual bool durable() const noexcept { return true; }
+    virtual void when_durable(Waiter& waiter) noexcept { static_cast<void>(waiter); }
     virtual void stop_waiting(Waiter& waiter) noexcept = 0;  // no effect when it does not wait
     // Another has changed the file, or a call of ours its size: nothing that was read is valid.
     // Runs with Mount::lock held, on any loop.

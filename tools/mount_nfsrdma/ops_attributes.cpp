@@ -199,6 +199,17 @@ bool ObjectJob::settle() noexcept {
     return false;
 }
 
+bool ObjectJob::settle_durably() noexcept {
+    if (settled_ || node_->file == nullptr || node_->file->durable()) return true;
+    if (&worker() != node_->home) {
+        move_to(*node_->home);
+        return false;
+    }
+    settled_ = waiting_ = true;
+    node_->file->when_durable(waiter_);
+    return false;
+}
+
 void ObjectJob::give_up() noexcept {
     if (!waiting_) return;
     waiting_ = false;

@@ -28,6 +28,9 @@ class ObjectJob : public Job {
     // True: WRITEs that came before have been answered. Otherwise start() runs again when they
     // have, on the file's own loop.
     bool settle() noexcept;
+    // The same for until they are durable: what has to be written anew, because the server was
+    // started again, would make a file longer that has become shorter meanwhile.
+    bool settle_durably() noexcept;
     // Replies with the node's attributes; asks for them where `known` says that they are not.
     void reply_attributes(bool known) noexcept;
     NodePin node_;

@@ -30,7 +30,7 @@ class SetattrJob final : public ObjectJob {
     // Data on its way goes first: it would set another time, take away the set-user-ID bit, or make
     // a file longer that has just become shorter.
     void start() noexcept override {
-        if (!settle()) return;
+        if (!(what_.size.set_it != FALSE ? settle_durably() : settle())) return;
         Node& node = *node_;
         if (may_not_set_mode()) {
             what_.mode.set_it = FALSE;
