@@ -290,13 +290,25 @@ void World::unmount() {
 
 // What was renamed because it was open, and will not be closed any more.
 void World::remove_leftovers() {
+    struct Leftover {
+        nfs::client::FileHandle directory;
+        std::string name;
+        Caller who;
+    };
+    // Values: while one is waited for, a removal that was under way may end the node of another.
+    std::vector<Leftover> leftovers;
+    {
+        const std::lock_guard guard(mount_->lock);
+        for (const Node* const node : mount_->nodes.silly_ones())
+            leftovers.push_back({node->silly_parent->handle, node->silly_name, node->silly_caller});
+    }
     Worker& worker = *workers_.front();
-    for (Node* const node : mount_->nodes.silly_ones()) {
+    for (Leftover& leftover : leftovers) {
         if (!worker.client().xprt().connected()) return;
         nfs::client::RemoveOp remove;
-        remove.sys = node->silly_caller.get();
-        remove.args.object.dir = node->silly_parent->handle.view();
-        remove.args.object.name = node->silly_name.data();
+        remove.sys = leftover.who.get();
+        remove.args.object.dir = leftover.directory.view();
+        remove.args.object.name = leftover.name.data();
         (void)worker.wait_for(remove, kCourtesyNs);
     }
 }
