@@ -176,7 +176,7 @@ OpenDir::Reply* OpenDir::room_for_reply(std::uint64_t cookie) noexcept {
 }
 
 void OpenDir::wait(Waiter& waiter) noexcept {
-    waiter.cookie = wanted_;
+    waiter.cookie_ = wanted_;
     waiters_.push_back(waiter);
     if (reply_from(wanted_, State::asked) != nullptr) return;
     // Without room two answers are on their way that nobody wants any more: the next one makes it.
@@ -278,7 +278,7 @@ void OpenDir::tell(const Reply& reply, const Outcome& outcome) noexcept {
     woken.splice_back(waiters_);
     while (!woken.empty()) {
         Waiter& waiter = woken.pop_front();
-        const bool its = waiter.cookie == reply.from && !reply.outdated;
+        const bool its = waiter.cookie_ == reply.from && !reply.outdated;
         waiter.ready(waiter, its ? outcome : Outcome{});
     }
 }

@@ -49,7 +49,7 @@ class OpenDir {
 
       private:
         friend class OpenDir;
-        std::uint64_t cookie = 0;
+        std::uint64_t cookie_ = 0;
     };
     enum class Where : std::uint8_t { here, end, later };
 

@@ -173,7 +173,7 @@ class ReaddirJob final : public Job {
     // As many as there is room for. The kernel counts a lookup of each node that it is shown, if it
     // takes the answer.
     void reply_entries() noexcept {
-        const fuse_req_t req = take_request();
+        fuse_req_t req = take_request();
         if (dir_.room.size() < size_) dir_.room.resize(size_);
         const std::span<char> room(dir_.room.data(), size_);
         belief_ = dir_.belief();
