@@ -21,7 +21,7 @@
 namespace nfsrdma::mount {
 namespace {
 
-constexpr double kPauseMost_s = 30;
+constexpr double kPauseMostSeconds = 30;
 
 // Files that whoever called left open are not ours, and some wait for their end (a pipe of a
 // script).
@@ -179,7 +179,7 @@ Attempt keep_trying(const MountOptions& options, Launch& launch,
         }
         const double left_s = static_cast<double>(end - now) / static_cast<double>(kNsPerSec);
         std::this_thread::sleep_for(
-            std::chrono::duration<double>(std::min({pause_s, kPauseMost_s, left_s})));
+            std::chrono::duration<double>(std::min({pause_s, kPauseMostSeconds, left_s})));
         pause_s *= 2;
     }
 }

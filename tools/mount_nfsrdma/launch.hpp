@@ -13,6 +13,7 @@ namespace nfsrdma::mount {
 class Launch {
   public:
     Launch() = default;
+    ~Launch() = default;
     Launch(const Launch&) = delete;
     Launch& operator=(const Launch&) = delete;
 

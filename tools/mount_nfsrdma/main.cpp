@@ -43,7 +43,8 @@ class Ending {
 };
 
 // What libfuse has to say goes where our log goes.
-void log_of_fuse(fuse_log_level level, const char* format, std::va_list arguments) {
+[[gnu::format(printf, 2, 0)]] void log_of_fuse(fuse_log_level level, const char* format,
+                                               std::va_list arguments) {
     std::array<char, 512> text{};
     (void)std::vsnprintf(text.data(), text.size(), format, arguments);
     std::string_view line(text.data());
@@ -121,7 +122,8 @@ int run(int argc, char** argv) {
     if (!options.foreground && !launch.to_child(status)) return status;
     ::umask(0);  // modes are the callers' business
     // mount(8) may have left none; libfuse looks for fusermount3 there.
-    (void)::setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 0);
+    constexpr const char* kPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    (void)::setenv("PATH", kPath, 0);  // NOLINT(concurrency-mt-unsafe): there is one thread
     // The kernel writes through us to free memory: our own memory must not wait for that.
     if (::geteuid() == 0 && ::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) != 0)
         log::info("the kernel does not know this process as one that writes for it");

@@ -59,7 +59,7 @@ void declare(CLI::App& app, Words& words, MountOptions& out) {
 
 // Empty, or what is wrong with it.
 std::string parse_source(const std::string& text, MountOptions& out) {
-    const std::string expected = "'" + text + "' is no export: write SERVER:/EXPORT";
+    std::string expected = "'" + text + "' is no export: write SERVER:/EXPORT";
     if (text.find("://") != std::string::npos) return expected + ", not a URL";
     std::size_t colon = std::string::npos;
     if (!text.empty() && text.front() == '[') {

@@ -14,8 +14,8 @@ constexpr std::uint32_t kLoopsMost = 16;
 
 using Text = std::string;
 using View = std::string_view;
-constexpr auto none = Option::Value::none;
-constexpr auto needed = Option::Value::needed;
+constexpr auto kNone = Option::Value::none;
+constexpr auto kNeeded = Option::Value::needed;
 
 template <class Number>
 std::optional<Number> number_of(View text) {
@@ -107,19 +107,19 @@ Text set_loops(State& state, View value) {
 }
 Text set_timeo(State& state, View value) {
     std::uint32_t tenths = 0;
-    const Text why = number_in(value, 1, 36000, tenths);
+    Text why = number_in(value, 1, 36000, tenths);
     state.out.timeo_s = static_cast<double>(tenths) / 10;
     return why.empty() ? why : why + " tenths of a second";
 }
 Text set_retry(State& state, View value) {
     std::uint32_t minutes = 0;
-    const Text why = number_in(value, 0, 525600, minutes);
+    Text why = number_in(value, 0, 525600, minutes);
     state.retry_minutes = minutes;
     return why.empty() ? why : why + " minutes";
 }
 Text set_actimeo(State& state, View value) {
     std::optional<double> all;
-    const Text why = seconds_of(value, all);
+    Text why = seconds_of(value, all);
     state.reg_min = state.reg_max = state.dir_min = state.dir_max = all;
     return why;
 }
@@ -145,7 +145,7 @@ Text only_rdma(State&, View) {
 }
 Text set_mount_proto(State& state, View value) {
     std::string& out = state.out.device.mount_proto;
-    const Text why = one_of(value, {"rdma", "tcp", "udp", "tcp6", "udp6", "auto"}, out);
+    Text why = one_of(value, {"rdma", "tcp", "udp", "tcp6", "udp6", "auto"}, out);
     if (out.size() == 4 && out.back() == '6') out.pop_back();
     return why;
 }
@@ -167,7 +167,7 @@ Text set_local_lock(State&, View value) {
 }
 Text set_lookup_cache(State& state, View value) {
     std::string word;
-    const Text why = one_of(value, {"all", "pos", "positive", "none"}, word);
+    Text why = one_of(value, {"all", "pos", "positive", "none"}, word);
     if (why.empty()) {
         state.out.lookup_cache = word == "all"    ? LookupCache::all
                                  : word == "none" ? LookupCache::none
@@ -219,119 +219,119 @@ Text no_allow_root(State&, View) {
 using M = MountOptions;
 constexpr Option kOptions[] = {
     // Connection.
-    {"port", needed, set_port},
-    {"proto", needed, set_proto},
-    {"rdma", none, [](State& s, View) { return set_proto(s, "rdma"); }},
-    {"rdma6", none, [](State& s, View) { return set_proto(s, "rdma6"); }},
-    {"tcp", none, only_rdma},
-    {"udp", none, only_rdma},
-    {"vers", needed, set_version},
-    {"nfsvers", needed, set_version},
-    {"v3", none, nothing},
-    {"v2", none, only_v3},
-    {"v4", none, only_v3},
-    {"v4.0", none, only_v3},
-    {"v4.1", none, only_v3},
-    {"v4.2", none, only_v3},
-    {"minorversion", needed, only_v3},
-    {"mountport", needed, set_mount_port},
-    {"mountproto", needed, set_mount_proto},
-    {"mountvers", needed, set_mount_version},
-    {"mounthost", needed, no_mount_host},
-    {"mountaddr", needed, no_mount_host},
-    {"nconnect", needed, set_loops},
-    {"loops", needed, set_loops},
-    {"rsize", needed, [](State& s, View v) { return size_of(v, s.out.rsize); }},
-    {"wsize", needed, [](State& s, View v) { return size_of(v, s.out.wsize); }},
-    {"sec", needed, set_sec},
-    {"device", needed, set_device},
-    {"bind", needed, set_bind},
-    {"eventloop", needed, set_event_loop},
-    {"loop", needed, set_event_loop},
-    {"registration", needed, set_registration},
-    {"bg", none, set<&M::background, true>},
-    {"fg", none, set<&M::background, false>},
-    {"retry", needed, set_retry},
+    {"port", kNeeded, set_port},
+    {"proto", kNeeded, set_proto},
+    {"rdma", kNone, [](State& s, View) { return set_proto(s, "rdma"); }},
+    {"rdma6", kNone, [](State& s, View) { return set_proto(s, "rdma6"); }},
+    {"tcp", kNone, only_rdma},
+    {"udp", kNone, only_rdma},
+    {"vers", kNeeded, set_version},
+    {"nfsvers", kNeeded, set_version},
+    {"v3", kNone, nothing},
+    {"v2", kNone, only_v3},
+    {"v4", kNone, only_v3},
+    {"v4.0", kNone, only_v3},
+    {"v4.1", kNone, only_v3},
+    {"v4.2", kNone, only_v3},
+    {"minorversion", kNeeded, only_v3},
+    {"mountport", kNeeded, set_mount_port},
+    {"mountproto", kNeeded, set_mount_proto},
+    {"mountvers", kNeeded, set_mount_version},
+    {"mounthost", kNeeded, no_mount_host},
+    {"mountaddr", kNeeded, no_mount_host},
+    {"nconnect", kNeeded, set_loops},
+    {"loops", kNeeded, set_loops},
+    {"rsize", kNeeded, [](State& s, View v) { return size_of(v, s.out.rsize); }},
+    {"wsize", kNeeded, [](State& s, View v) { return size_of(v, s.out.wsize); }},
+    {"sec", kNeeded, set_sec},
+    {"device", kNeeded, set_device},
+    {"bind", kNeeded, set_bind},
+    {"eventloop", kNeeded, set_event_loop},
+    {"loop", kNeeded, set_event_loop},
+    {"registration", kNeeded, set_registration},
+    {"bg", kNone, set<&M::background, true>},
+    {"fg", kNone, set<&M::background, false>},
+    {"retry", kNeeded, set_retry},
     // A server that does not answer.
-    {"hard", none, patience<Patience::hard>},
-    {"soft", none, patience<Patience::soft>},
-    {"softerr", none, patience<Patience::softerr>},
-    {"timeo", needed, set_timeo},
-    {"retrans", needed, [](State& s, View v) { return number_in(v, 0, 100, s.out.retrans); }},
-    {"intr", none, nothing},
-    {"nointr", none, nothing},
+    {"hard", kNone, patience<Patience::hard>},
+    {"soft", kNone, patience<Patience::soft>},
+    {"softerr", kNone, patience<Patience::softerr>},
+    {"timeo", kNeeded, set_timeo},
+    {"retrans", kNeeded, [](State& s, View v) { return number_in(v, 0, 100, s.out.retrans); }},
+    {"intr", kNone, nothing},
+    {"nointr", kNone, nothing},
     // Caches and meaning.
-    {"ac", none, set<&M::no_ac, false>},
-    {"noac", none, set<&M::no_ac, true>},
-    {"acregmin", needed, seconds<&State::reg_min>},
-    {"acregmax", needed, seconds<&State::reg_max>},
-    {"acdirmin", needed, seconds<&State::dir_min>},
-    {"acdirmax", needed, seconds<&State::dir_max>},
-    {"actimeo", needed, set_actimeo},
-    {"cto", none, set<&M::cto, true>},
-    {"nocto", none, set<&M::cto, false>},
-    {"rdirplus", none, set<&M::rdirplus, true>},
-    {"nordirplus", none, set<&M::rdirplus, false>},
-    {"lookupcache", needed, set_lookup_cache},
-    {"nolock", none, nothing},
-    {"lock", none, no_locks},
-    {"local_lock", needed, set_local_lock},
-    {"noacl", none, nothing},
-    {"nofsc", none, nothing},
-    {"sharecache", none, nothing},
-    {"nosharecache", none, nothing},
-    {"resvport", none, nothing},
-    {"noresvport", none, nothing},
+    {"ac", kNone, set<&M::no_ac, false>},
+    {"noac", kNone, set<&M::no_ac, true>},
+    {"acregmin", kNeeded, seconds<&State::reg_min>},
+    {"acregmax", kNeeded, seconds<&State::reg_max>},
+    {"acdirmin", kNeeded, seconds<&State::dir_min>},
+    {"acdirmax", kNeeded, seconds<&State::dir_max>},
+    {"actimeo", kNeeded, set_actimeo},
+    {"cto", kNone, set<&M::cto, true>},
+    {"nocto", kNone, set<&M::cto, false>},
+    {"rdirplus", kNone, set<&M::rdirplus, true>},
+    {"nordirplus", kNone, set<&M::rdirplus, false>},
+    {"lookupcache", kNeeded, set_lookup_cache},
+    {"nolock", kNone, nothing},
+    {"lock", kNone, no_locks},
+    {"local_lock", kNeeded, set_local_lock},
+    {"noacl", kNone, nothing},
+    {"nofsc", kNone, nothing},
+    {"sharecache", kNone, nothing},
+    {"nosharecache", kNone, nothing},
+    {"resvport", kNone, nothing},
+    {"noresvport", kNone, nothing},
     // mount(8).
-    {"defaults", none, set_defaults},
-    {"ro", none, set<&M::read_only, true>},
-    {"rw", none, set<&M::read_only, false>},
-    {"exec", none, set<&State::exec, true>},
-    {"noexec", none, set<&State::exec, false>},
-    {"suid", none, if_root<&State::suid>},
-    {"nosuid", none, set<&State::suid, false>},
-    {"dev", none, if_root<&State::dev>},
-    {"nodev", none, set<&State::dev, false>},
-    {"sync", none, set<&State::sync, true>},
-    {"async", none, set<&State::sync, false>},
-    {"dirsync", none, set<&State::dirsync, true>},
-    {"atime", none, set<&State::atime, true>},
-    {"noatime", none, set<&State::atime, false>},
-    {"relatime", none, set<&State::atime, true>},
-    {"norelatime", none, nothing},
-    {"strictatime", none, set<&State::atime, true>},
-    {"nostrictatime", none, nothing},
-    {"lazytime", none, nothing},
-    {"nolazytime", none, nothing},
-    {"diratime", none, nothing},
-    {"nodiratime", none, nothing},
-    {"silent", none, nothing},
-    {"loud", none, nothing},
-    {"nomand", none, nothing},
-    {"noiversion", none, nothing},
-    {"remount", none, no_remount},
+    {"defaults", kNone, set_defaults},
+    {"ro", kNone, set<&M::read_only, true>},
+    {"rw", kNone, set<&M::read_only, false>},
+    {"exec", kNone, set<&State::exec, true>},
+    {"noexec", kNone, set<&State::exec, false>},
+    {"suid", kNone, if_root<&State::suid>},
+    {"nosuid", kNone, set<&State::suid, false>},
+    {"dev", kNone, if_root<&State::dev>},
+    {"nodev", kNone, set<&State::dev, false>},
+    {"sync", kNone, set<&State::sync, true>},
+    {"async", kNone, set<&State::sync, false>},
+    {"dirsync", kNone, set<&State::dirsync, true>},
+    {"atime", kNone, set<&State::atime, true>},
+    {"noatime", kNone, set<&State::atime, false>},
+    {"relatime", kNone, set<&State::atime, true>},
+    {"norelatime", kNone, nothing},
+    {"strictatime", kNone, set<&State::atime, true>},
+    {"nostrictatime", kNone, nothing},
+    {"lazytime", kNone, nothing},
+    {"nolazytime", kNone, nothing},
+    {"diratime", kNone, nothing},
+    {"nodiratime", kNone, nothing},
+    {"silent", kNone, nothing},
+    {"loud", kNone, nothing},
+    {"nomand", kNone, nothing},
+    {"noiversion", kNone, nothing},
+    {"remount", kNone, no_remount},
     // fstab(5).
-    {"auto", none, nothing},
-    {"noauto", none, nothing},
-    {"user", none, as_a_user},
-    {"users", none, as_a_user},
-    {"owner", none, as_an_owner},
-    {"group", none, as_an_owner},
-    {"nouser", none, nothing},
-    {"nousers", none, nothing},
-    {"noowner", none, nothing},
-    {"nogroup", none, nothing},
-    {"_netdev", none, nothing},
-    {"nofail", none, nothing},
-    {"comment", needed, nothing},
-    {"uhelper", needed, nothing},
-    {"helper", needed, nothing},
+    {"auto", kNone, nothing},
+    {"noauto", kNone, nothing},
+    {"user", kNone, as_a_user},
+    {"users", kNone, as_a_user},
+    {"owner", kNone, as_an_owner},
+    {"group", kNone, as_an_owner},
+    {"nouser", kNone, nothing},
+    {"nousers", kNone, nothing},
+    {"noowner", kNone, nothing},
+    {"nogroup", kNone, nothing},
+    {"_netdev", kNone, nothing},
+    {"nofail", kNone, nothing},
+    {"comment", kNeeded, nothing},
+    {"uhelper", kNeeded, nothing},
+    {"helper", kNeeded, nothing},
     // FUSE.
-    {"allow_other", none, set<&M::allow_other, true>},
-    {"no_allow_other", none, set<&M::allow_other, false>},
-    {"allow_root", none, no_allow_root},
-    {"default_permissions", none, set<&M::default_permissions, true>},
-    {"no_default_permissions", none, set<&M::default_permissions, false>},
+    {"allow_other", kNone, set<&M::allow_other, true>},
+    {"no_allow_other", kNone, set<&M::allow_other, false>},
+    {"allow_root", kNone, no_allow_root},
+    {"default_permissions", kNone, set<&M::default_permissions, true>},
+    {"no_default_permissions", kNone, set<&M::default_permissions, false>},
 };
 
 }  // namespace

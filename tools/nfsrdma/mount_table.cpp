@@ -50,13 +50,13 @@ bool number_of(std::string_view text, std::uint32_t& out) {
 
 // user_id=N among the options of the file system.
 std::uint32_t owner_of(std::string_view options) {
-    constexpr std::string_view name = "user_id=";
+    constexpr std::string_view kName = "user_id=";
     while (!options.empty()) {
         const std::size_t comma = options.find(',');
         const std::string_view one = options.substr(0, comma);
         options = comma == std::string_view::npos ? std::string_view() : options.substr(comma + 1);
         std::uint32_t owner = 0;
-        if (one.substr(0, name.size()) == name && number_of(one.substr(name.size()), owner))
+        if (one.substr(0, kName.size()) == kName && number_of(one.substr(kName.size()), owner))
             return owner;
     }
     return 0;
