@@ -16,6 +16,11 @@ namespace {
 // The kernel opens it to execute it (its __FMODE_EXEC, which no header tells).
 constexpr int kOpenToExecute = 0x20;
 
+// Where the data of a node is moved; that of `at`, when it has no place yet.
+Worker& home_of(const Node& node, Worker& at) noexcept {
+    return node.file != nullptr ? *node.home : at;
+}
+
 // Whether one may open a node, by the server's word, which also tells how the node is now: an open
 // file shows what was there when it was opened (close-to-open).
 class Permission {
@@ -54,16 +59,36 @@ class Permission {
 class OpenJob final : public Job {
   public:
     OpenJob(Worker& at, fuse_req_t request, fuse_ino_t ino, const fuse_file_info& info)
-        : Job(at, request), node_(mount().nodes, node_at(mount(), ino)), info_(info) {
+        : Job(at, request),
+          node_(mount().nodes, node_at(mount(), ino)),
+          info_(info),
+          timer_(on_look, *this) {
         ++node_->opens;  // an unlink that comes meanwhile hides it
     }
     void start() noexcept override {
+        if (granted_) return opened();
+        // One that came before has not seen this open. Once it is known what became of it, the
+        // server tells whether the file is there, and if not the kernel looks its name up once
+        // more.
+        if (may_be_going(*node_)) return look_later();
         if (Permission::is_known(mount(), *node_, caller(), info_.flags)) return opened();
         permission_.ask(*node_);
         call<&OpenJob::asked>(permission_.op);
     }
+    void give_up() noexcept override {
+        if (!timer_.armed()) return;
+        worker().loop().disarm(timer_);
+        give_back(EINTR);
+    }
 
   private:
+    static constexpr std::uint64_t kLookNs = kNsPerMs;
+    void look_later() noexcept { worker().loop().arm(timer_, worker().loop().now_ns() + kLookNs); }
+    static void on_look(Timer& timer) noexcept {
+        OpenJob& job = static_cast<LookTimer&>(timer).job;
+        const std::lock_guard guard(job.mount().lock);
+        job.start();
+    }
     void asked() noexcept {
         const int error = permission_.answer(mount(), *node_, caller(), info_.flags, order(),
                                              errno_of(permission_.op));
@@ -80,6 +105,8 @@ class OpenJob final : public Job {
         opened();
     }
     void opened() noexcept {
+        granted_ = true;
+        if (&worker() != &home_of(*node_, worker())) return move_to(*node_->home);
         // What is asked of it after the open is what there was at the open.
         if (std::exchange(node_->attributes_stale, false)) mount().notifier.tell_attributes(*node_);
         open_node(mount(), worker(), *node_, caller(), info_);
@@ -89,10 +116,16 @@ class OpenJob final : public Job {
         close_node(mount(), worker(), *node_);
         fail(error);
     }
+    struct LookTimer final : Timer {
+        LookTimer(Fire go, OpenJob& owner) noexcept : Timer(go), job(owner) {}
+        OpenJob& job;
+    };
     NodePin node_;
     fuse_file_info info_;
+    bool granted_ = false;  // what is left is done on the loop of its data
     Permission permission_;
     nfs::client::GetattrOp getattr_;
+    LookTimer timer_;
 };
 
 // O_CREAT of a name that the kernel believes not to be there. Another client may have made it
@@ -107,6 +140,7 @@ class CreateJob final : public Job {
           mode_(mode),
           info_(info) {}
     void start() noexcept override {
+        if (granted_) return reply();
         const int error = error_of_name(mount(), name_);
         if (error != 0) return fail(error);
         create_.args.where = place(*directory_, name_);
@@ -196,6 +230,11 @@ class CreateJob final : public Job {
     }
     void opened() noexcept {
         ++node_->opens;
+        granted_ = true;
+        reply();
+    }
+    void reply() noexcept {
+        if (&worker() != &home_of(*node_, worker())) return move_to(*node_->home);
         open_node(mount(), worker(), *node_, caller(), info_);
         reply_create(*directory_, name_, *node_, info_);
     }
@@ -203,7 +242,7 @@ class CreateJob final : public Job {
     std::string name_;
     const mode_t mode_;
     fuse_file_info info_;
-    bool existing_ = false;
+    bool existing_ = false, granted_ = false;
     Changing changing_;
     Permission permission_;
     nfs::client::CreateOp create_;

@@ -22,6 +22,7 @@ class UnlinkJob final : public HidingJob {
             if (must_hide(*child)) return hide(*directory_, name_, *child, Way::move);
             child_ = NodePin(mount().nodes, *child);
             changing_child_.begin(mount(), *child);
+            removing_.begin(mount(), *child);
         }
         remove_.args.object = place(*directory_, name_);
         changing_directory_.begin(mount(), *directory_);
@@ -53,6 +54,7 @@ class UnlinkJob final : public HidingJob {
         }
         changing_directory_.end();
         changing_child_.end();
+        removing_.end();
         fail(remove_);
     }
 
@@ -60,6 +62,7 @@ class UnlinkJob final : public HidingJob {
     std::string name_;
     nfs::client::RemoveOp remove_;
     Changing changing_directory_, changing_child_;
+    Removing removing_;
 };
 
 class RmdirJob final : public Job {

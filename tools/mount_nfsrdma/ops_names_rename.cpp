@@ -45,6 +45,7 @@ class RenameJob final : public HidingJob {
             changing_source_.begin(mount(), *source_);
         }
         if (target_) changing_target_.begin(mount(), *target_);
+        if (target_ && way() == Way::none) removing_.begin(mount(), *target_);
         changing_from_.begin(mount(), *from_);
         changing_to_.begin(mount(), *to_);
         call<&RenameJob::renamed>(rename_);
@@ -82,6 +83,7 @@ class RenameJob final : public HidingJob {
         }
         changing_source_.end();
         changing_target_.end();
+        removing_.end();
         changing_from_.end();
         changing_to_.end();
     }
@@ -90,6 +92,7 @@ class RenameJob final : public HidingJob {
     std::string name_, new_name_;
     nfs::client::RenameOp rename_;
     Changing changing_source_, changing_target_, changing_from_, changing_to_;
+    Removing removing_;
 };
 
 void on_rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,

@@ -24,6 +24,21 @@ bool must_hide(const Node& node) noexcept {
     return node.opens != 0 && !node.is_dir() && node.silly_name.empty();
 }
 
+bool may_be_going(const Node& node) noexcept {
+    return node.removals != 0 || node.silly_going;
+}
+
+void Removing::begin(Mount& mount, Node& node) noexcept {
+    node_ = NodePin(mount.nodes, node);
+    ++node.removals;
+}
+
+void Removing::end() noexcept {
+    if (!node_) return;
+    --node_->removals;
+    node_.reset();
+}
+
 namespace {
 
 // Removes the hidden name of a node. Nobody waits for it but the rmdir of its directory.

@@ -17,6 +17,23 @@ bool is_hidden_as(const Node& node, const Node& directory, std::string_view name
 // Unlinking the name that `node` has now would take away what is open here.
 bool must_hide(const Node& node) noexcept;
 
+// Whoever opens it now waits: what is under way may take it away, and has not seen it open.
+bool may_be_going(const Node& node) noexcept;
+
+// An unlink, or a rename over a node, without a hidden name. Pins it, from begin to its own end.
+class Removing {
+  public:
+    Removing() = default;
+    ~Removing() { end(); }
+    Removing(const Removing&) = delete;
+    Removing& operator=(const Removing&) = delete;
+    void begin(Mount& mount, Node& node) noexcept;
+    void end() noexcept;  // once or more
+
+  private:
+    NodePin node_;
+};
+
 // At the last release of a node, on the thread of `at`: removes its hidden name, if it has one, as
 // the user who unlinked it. What cannot be removed stays known to the node, for the end of the
 // mount.
