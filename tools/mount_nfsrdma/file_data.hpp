@@ -41,13 +41,13 @@ class FileData final : public FileState, public nfs::client::DataObserver {
     ~FileData() override;
     FileData(const FileData&) = delete;
     FileData& operator=(const FileData&) = delete;
-    // Any loop. The node's; made, with `at` as its home, when it has none.
+    // The node's; made, with `at` as its home, when it has none.
     static FileData& of(Mount& mount, Node& node, Worker& at);
 
     Worker& home() noexcept { return home_; }
     Node& node() noexcept { return node_; }
     nfs::client::WriteBehind& writes() noexcept { return writes_; }
-    OpenFile& open(const Caller& who, int flags);  // any loop
+    OpenFile& open(const Caller& who, int flags);
     // May end this object.
     void close(OpenFile& file) noexcept;
     // A write was taken, or was done.
