@@ -50,7 +50,7 @@ case $program in
         chmod 0755 "$mnt/in"
         flags=(--nfs)
         [ "$mount_by" != bindfs ] || flags=()
-        run 120 nfsrdma_posix "$mnt/in" "${flags[@]}" "${arguments[@]}"
+        run 240 nfsrdma_posix "$mnt/in" "${flags[@]}" "${arguments[@]}"
         ;;
     fsx)
         operations=${arguments[0]:-20000} seed=${arguments[1]:-$((RANDOM * 32768 + RANDOM))}
@@ -72,7 +72,7 @@ case $program in
         mount_export "$work/other" "$(both actimeo=1)"
         mkdir "$mnt/in"
         sleep 1.5
-        run 200 nfsrdma_two_mounts "$mnt/in" "$work/other/in" "${arguments[@]}"
+        run 300 nfsrdma_two_mounts "$mnt/in" "$work/other/in" "${arguments[@]}"
         unmount "$work/other"
         ;;
     *) fail "no such program: $program" ;;

@@ -171,6 +171,7 @@ dead_server() {
         blocked_on cat "$mnt/dir/file"
         kill -KILL "$blocked"
         ends_within 10 "$blocked" "a reader that was killed"
+        wait "$blocked" 2>/dev/null || true
         blocked_on python3 -c 'import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.listdir(sys.argv[1])' "$mnt/dir"
@@ -193,6 +194,7 @@ except Interrupted: sys.exit(7)' "$mnt/dir"
         # -l lets who is inside be; when it is killed all ends.
         [ "$how" = -f ] || kill -KILL "$blocked"
         ends_within 15 "$blocked" "a reader after umount $how"
+        wait "$blocked" 2>/dev/null || true
         ends_within 15 "$pid" "the process of the mount after umount $how"
         no_mount_process "$mnt"
         echo "dead server: umount $how ended all"
@@ -210,6 +212,7 @@ except Interrupted: sys.exit(7)' "$mnt/dir"
     ! is_mounted "$mnt" || limited 15 umount -l "$mnt" || fail "umount -l with a writer"
     kill -KILL "$blocked" 2>/dev/null || true
     ends_within 15 "$blocked" "a writer after umount -f"
+    wait "$blocked" 2>/dev/null || true
     ends_within 20 "$pid" "the process of a mount with unwritten bytes"
     no_mount_process "$mnt"
 }
