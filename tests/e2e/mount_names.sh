@@ -358,6 +358,45 @@ B111_users() {
     rm -r "$mnt/roots"
 }
 
+# Processes that open, rename, link and remove the same few names, on two mounts: errors are allowed, but only those that others'
+# doings explain; what is open stays readable; and nothing hidden is left.
+many_at_once() {
+    local i other=$work/other made=()
+    mount_export "$other" "$1"
+    mkdir "$mnt/many"
+    for i in $(seq 6); do
+        perl -e '
+            use Errno qw(ENOENT EEXIST ESTALE EBUSY);
+            my ($dir, $seed, $rounds) = @ARGV;
+            chdir $dir or die "chdir: $!";
+            srand $seed;
+            my @open;
+            my $check = sub { die "$_[0]: $!\n" unless $_[1] || $! == ENOENT || $! == EEXIST || $! == ESTALE || $! == EBUSY };
+            for my $round (1 .. $rounds) {
+                my ($a, $b, $what) = (int rand 5, int rand 5, int rand 7);
+                if ($what <= 1) {
+                    my $ok = open(my $file, $what ? "+>" : "<", "n$a");
+                    $check->("open", $ok);
+                    push @open, $file if $ok;
+                } elsif ($what == 2) { $check->("rename", rename "n$a", "n$b");
+                } elsif ($what == 3) { $check->("unlink", unlink "n$a");
+                } elsif ($what == 4) { $check->("link", link "n$a", "n$b");
+                } elsif ($what == 5) { $check->("stat", defined((stat "n$a")[0]));
+                } elsif (@open) {
+                    my $file = splice @open, int rand @open, 1;
+                    close $file;
+                }
+                splice @open, 0, 1 if @open > 8;
+            }
+        ' "$([ $((i % 2)) = 0 ] && echo "$mnt/many" || echo "$other/many")" "$i" 400 &
+        made+=($!)
+    done
+    for i in "${made[@]}"; do wait "$i" || fail "a process of many"; done
+    soon "hidden names of many stay" none_hidden many
+    rm -rf "$mnt/many"
+    unmount "$other"
+}
+
 making
 renaming
 B114_rename_over
@@ -369,6 +408,7 @@ if [ "$mount_by" = nfsrdma ]; then
     B119_made_at_the_server
     replaced_at_the_server
     B111_users
+    many_at_once "${2:-}"
 fi
 echo "names: $SECONDS s"
 is "what is left at the server" "" "$(ls -A "$export")"
