@@ -94,8 +94,8 @@ bool Services::start(const std::vector<std::unique_ptr<Worker>>& workers, const 
 
 void Services::stop() noexcept {
     rpcbind_.reset();  // first: nobody is sent here any more
+    metrics_.reset();  // its thread looks at the next
     mount_.reset();
-    metrics_.reset();
 }
 
 std::int32_t Services::mountd_port() const noexcept {
