@@ -103,6 +103,7 @@ double Mount::attribute_seconds(const Node& node) const noexcept {
 }
 
 double Mount::name_seconds(const Node& directory) const noexcept {
+    if (options.lookup_cache == LookupCache::none) return 0;
     return seconds(std::max(directory.attributes.timeout_ns(), range(directory).min_ns));
 }
 
