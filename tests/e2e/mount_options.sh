@@ -122,6 +122,21 @@ effects() {
 }
 
 # -f of the process itself has no place in mount.nfs; where the mount ends in the foreground is umount.
+# calls PROCEDURE: of the mount, so far.
+calls() { limited 30 "$BIN/nfsrdma" stats "$mnt" | awk -v name="$1:" '$1 == name { print $2 }'; }
+# No WRITE and no READ is longer than was asked for.
+sizes() {
+    mount_export "$mnt" "rsize=65536,wsize=32768"
+    dd if=/dev/zero of="$mnt/sized" bs=1M count=4 conv=fsync status=none
+    [ "$(calls WRITE)" -ge 128 ] || fail "wsize=32768: $(calls WRITE) WRITEs of 4 MiB"
+    unmount "$mnt"
+    mount_export "$mnt" "rsize=65536,wsize=32768"
+    cmp -n 4194304 "$mnt/sized" /dev/zero
+    [ "$(calls READ)" -ge 64 ] || fail "rsize=65536: $(calls READ) READs of 4 MiB"
+    rm "$mnt/sized"
+    unmount "$mnt"
+}
+
 statistics() {
     mount_export "$mnt" ""
     echo hello >"$mnt/for-stats"
@@ -273,6 +288,7 @@ full() {
 command_line
 all_options
 effects
+sizes
 statistics
 if [ "$(id -u)" = 0 ]; then
     by_mount_8

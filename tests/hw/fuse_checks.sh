@@ -31,16 +31,21 @@ fuse_lists() {
     ls "$mnt/of-mount/names" | cmp - <(ls "$export/of-mount/names") || fail "names differ"
     equal "$(ls -l "$mnt/of-mount/names" | grep -c name-)" 2000 "lines of ls -l"
 }
+# Shortened: all of it takes longer than a row may, in a guest that is translated. By hand: NR_GUEST_POSIX= (all).
+some_posix="open. names.unlink size.grow rename.files rename.directories rename.between rename.of link.hard link.B112 map.shared"
+some_posix+=" map.private map.beyond io.read io.write io.boundaries io.positions times.far attributes.fields attributes.change"
+some_posix+=" users.rights directories.small"
 fuse_posix() {
     mkdir "$mnt/of-mount/posix"
-    "$BIN/nfsrdma_posix" "$mnt/of-mount/posix" --nfs >"$scratch/posix" 2>&1 || {
+    # The names are words.
+    "$BIN/nfsrdma_posix" "$mnt/of-mount/posix" --nfs ${NR_GUEST_POSIX-$some_posix} >"$scratch/posix" 2>&1 || {
         cat "$scratch/posix"
         fail "nfsrdma_posix: $(grep -ci failed "$scratch/posix") failed: $(head -n 1 "$scratch/posix")"
     }
     echo "note: $(tail -n 1 "$scratch/posix")"
 }
 fuse_fsx() {
-    "$BIN/nfsrdma_fsx" "$mnt/of-mount/fsx" --seed "${NR_GUEST_SEED:-7}" --operations "${NR_GUEST_FSX:-1500}"
+    "$BIN/nfsrdma_fsx" "$mnt/of-mount/fsx" --seed "${NR_GUEST_SEED:-7}" --operations "${NR_GUEST_FSX:-600}"
 }
 fuse_git() {
     export HOME=$scratch GIT_CONFIG_NOSYSTEM=1
@@ -69,9 +74,9 @@ fuse_row() {
     check "$1" "$2: mount" fuse_mounts || return
     limit=150 check "$1" "$2: files" fuse_files
     check "$1" "$2: list 2000 names" fuse_lists
-    limit=300 check "$1" "$2: every system call" fuse_posix
-    limit=200 check "$1" "$2: random operations" fuse_fsx
     limit=150 check "$1" "$2: git" fuse_git
+    limit=150 check "$1" "$2: random operations" fuse_fsx
+    limit=${NR_GUEST_POSIX_SECONDS:-150} check "$1" "$2: system calls" fuse_posix
     check "$1" "$2: remove" fuse_cleans_up
-    check "$1" "$2: unmount" fuse_unmounts
+    check "$1" "$2: unmount" fuse_unmounts || umount -l "$mnt"
 }

@@ -170,14 +170,13 @@ row_11() {
     [ -x "$BIN/mount.nfsrdma" ] || { say 11 all "skipped: needs fuse: these programs have no mount"; return; }
     modprobe fuse
     mnt=/mnt/11
-    if has_rdma_core; then
-        enters=(env) options=device=rdmacore:rxe0,mountport=20048 export=/srv/ext4
-        fuse_row 11 rdma-core
-        check 11 "rdma-core: clean disconnect" qps_are "$base_qps"
-    fi
-    enters=(nsenter --net=/run/netns/peer) options=bind=10.9.0.2:4791,mountproto=tcp,mountport=20048 export=/srv/linux
+    enters=(nsenter --net=/run/netns/peer) options=bind=10.9.0.2:4791,mountport=20048 export=/srv/linux
     fuse_row 11 softroce
     check 11 "softroce: clean disconnect" qps_are "$base_qps"
+    has_rdma_core || { say 11 rdma-core "skipped: needs rdma-core: these programs have no such device"; return; }
+    enters=(env) options=device=rdmacore:rxe0,mountport=20048 export=/srv/ext4
+    fuse_row 11 rdma-core
+    check 11 "rdma-core: clean disconnect" qps_are "$base_qps"
 }
 stress_row() { # ROW
     limit=170 check "$1" "stress" tool_stress "$1" "${NR_GUEST_STRESS_SECONDS:-20}"

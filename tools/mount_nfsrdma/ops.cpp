@@ -19,7 +19,8 @@ void on_init(void* userdata, fuse_conn_info* conn) {
                     FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPIRE_ONLY;
     if (mount.options.rdirplus) want |= FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
     conn->want = want & conn->capable;
-    conn->max_write = std::min(conn->max_write, mount.limits.payload);
+    // A WRITE of the kernel is one of ours: no longer than the server takes it (FSINFO, wsize).
+    conn->max_write = std::min({conn->max_write, mount.limits.payload, mount.limits.write});
     conn->max_background = kBackground;
     conn->congestion_threshold = kBackground * 3 / 4;
 }
