@@ -1,11 +1,34 @@
 #include "tools/mount_nfsrdma/job.hpp"
 
 #include <cerrno>
+#include <linux/fuse.h>
 
 #include "base/assert.hpp"
 #include "tools/mount_nfsrdma/worker.hpp"
 
 namespace nfsrdma::mount {
+namespace {
+
+// Whose system calls change nothing: they may fail with EINTR, and a program that has set itself an
+// alarm gets away from a server that does not answer.
+bool only_looks(std::uint32_t opcode) noexcept {
+    switch (opcode) {
+        case FUSE_LOOKUP:
+        case FUSE_GETATTR:
+        case FUSE_READLINK:
+        case FUSE_ACCESS:
+        case FUSE_STATFS:
+        case FUSE_OPENDIR:
+        case FUSE_READDIR:
+        case FUSE_READDIRPLUS:
+        case FUSE_READ:
+            return true;
+        default:
+            return false;
+    }
+}
+
+}  // namespace
 
 int errno_of(nfsstat3 status) noexcept {
     switch (nfs::client::raw_value(status)) {
@@ -51,6 +74,9 @@ Job::Job(Worker& at, fuse_req_t request)
       req_(request),
       caller_(at.mount().callers.of(request, at.mount().now_ns())),
       move_task_(on_moved, *this) {
+    thread_ = fuse_req_ctx(request)->pid;
+    const Channel* const reading = at.mount().reading;
+    only_fatal_ = reading == nullptr || !only_looks(reading->opcode());
     fuse_req_interrupt_func(req_, on_interrupt, this);
 }
 
@@ -188,6 +214,7 @@ void Job::move_to(Worker& at) noexcept {
     NR_ASSERT(under_way_ == nullptr && &at != worker_);
     at.adopt(worker_->take(*this));
     worker_ = &at;
+    if (interrupt_asked_) at.note_interrupt();  // the timer that was to ask is of the other loop
     at.loop().post(move_task_);
 }
 

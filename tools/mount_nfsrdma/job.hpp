@@ -22,7 +22,8 @@
 // ops are its members. (3) The request is libfuse's, and gone with the reply.
 //
 // Errors. Failures of calls become errno by errno_of. A signal (FUSE_INTERRUPT) cancels, after
-// kGraceNs, the call that is under way, which then fails with EINTR.
+// kGraceNs, the call that is under way, which then fails with EINTR: any signal where the system
+// call only looks, one that ends the process where it changes something (fate.hpp).
 namespace nfsrdma::mount {
 
 // RFC 1813 s2.6; 0: success.
@@ -44,6 +45,8 @@ class Job : public ListHook<Job> {
     const Caller& caller() const noexcept { return caller_; }
     // A signal came: the worker's timer asks, and cancels when that has lasted.
     bool interrupted() const noexcept { return interrupted_; }
+    // Whether none but a signal that ends its process ends it early.
+    bool only_fatal() const noexcept { return only_fatal_; }
     // What waits for something else than a call of its own gives that up, and fails with EINTR.
     virtual void give_up() noexcept;
 
@@ -114,6 +117,8 @@ class Job : public ListHook<Job> {
     std::uint64_t order_ = 0;
     std::uint64_t interrupted_at_ns_ = 0;
     bool interrupt_asked_ = false, interrupted_ = false;
+    bool only_fatal_ = true;
+    std::int32_t thread_ = 0;  // that waits for it; 0: none, or of another pid namespace
     MoveTask move_task_;
     nfs::client::FileHandle scratch_;
 };

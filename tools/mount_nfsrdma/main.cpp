@@ -20,9 +20,15 @@ namespace {
 // What a signal ends: the attempts to mount, or the mount.
 class Ending {
   public:
-    void mounted(World& world) {
+    // Puts it into the tree: a signal meanwhile waits, and ends what stands then.
+    bool mount(World& world, std::string& why) {
         const std::lock_guard guard(lock_);
-        world_ = &world;
+        const bool mounted = world.mount_here(why);
+        if (mounted)
+            world_ = &world;
+        else
+            unmounted_ = true;
+        return mounted;
     }
     void unmounted() {
         const std::lock_guard guard(lock_);
@@ -83,12 +89,11 @@ int serve(const MountOptions& options, Launch& launch) {
     }
     fuse_set_log_func(log_of_fuse);
     std::string why;
-    if (!world->mount_here(why)) {
+    if (!ending.mount(*world, why)) {
         say(launch, why);
         launch.tell_failed(kExitFailed);
         return kExitFailed;
     }
-    ending.mounted(*world);
     auto counters = StatsServer::at_directory(
         options.directory, [&](bool json) { return counters_of(*world, options, json); });
     if (!counters) log::warn("nfsrdma stats will not work: {}", to_string(counters.error()));

@@ -27,6 +27,11 @@ std::size_t NodeTable::KeyHash::operator()(const Key& key) const noexcept {
 NodeTable::NodeTable() = default;
 
 NodeTable::~NodeTable() {
+    // What ends with the data of a file looks at the node, and pins: no node goes before all have.
+    for (const auto& node : nodes_)
+        if (node != nullptr) ++node->pins;
+    for (const auto& node : nodes_)
+        if (node != nullptr) node->file.reset();
     for (auto& entry : names_) {
         entry.second->parent->children.erase(*entry.second);
         entry.second->child->names.erase(*entry.second);

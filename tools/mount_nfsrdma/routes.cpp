@@ -26,10 +26,12 @@ void Routes::note(std::uint64_t unique, std::uint32_t opcode, int fd) {
 
 int Routes::take(std::uint64_t unique) noexcept {
     const std::lock_guard guard(lock_);
-    const auto found = by_request_.find(unique);
+    // Odd: of an interrupt that libfuse hands back for later. Its request has the number before,
+    // and is not answered by this.
+    const auto found = by_request_.find(unique & ~std::uint64_t{1});
     if (found == by_request_.end()) return first_;
     const int fd = found->second;
-    by_request_.erase(found);
+    if ((unique & 1) == 0) by_request_.erase(found);
     return fd;
 }
 

@@ -16,11 +16,12 @@ class Routes {
     // Returns 0 or an errno.
     int take_over(fuse_session* session, int first);
     void note(std::uint64_t unique, std::uint32_t opcode, int fd);
+    // Where its answer goes, and it is known no more; negative: there is but one descriptor.
+    int take(std::uint64_t unique) noexcept;
 
   private:
     static ssize_t write(int fd, iovec* parts, int count, void* mount);
     static ssize_t read(int fd, void* buffer, std::size_t size, void* mount);
-    int take(std::uint64_t unique) noexcept;
     std::mutex lock_;
     int first_ = -1;
     std::unordered_map<std::uint64_t, int> by_request_;  // those of other descriptors

@@ -8,6 +8,7 @@
 
 #include "base/assert.hpp"
 #include "tools/device/open.hpp"
+#include "tools/mount_nfsrdma/fate.hpp"
 #include "tools/mount_nfsrdma/file_data.hpp"
 #include "tools/mount_nfsrdma/stats_note.hpp"
 #include "tools/nfsrdma/patience.hpp"
@@ -244,47 +245,73 @@ void Worker::on_grace(Timer& timer) noexcept {
 // Jobs that were interrupted get time to end by themselves: signals with handlers come all the
 // time, and a system call that fails of them is more than their programs expect.
 void Worker::look_at_interrupts() noexcept {
-    std::vector<nfs::client::Op*> given_up;
+    std::vector<Job*> due;
     {
         const std::lock_guard guard(mount_->lock);
         const std::uint64_t now = mount_->now_ns();
         bool more = false;
-        std::vector<Job*> waiting;
         for (Job& job : jobs_) {
             if (!job.interrupt_asked_) continue;
             more = true;
-            if (now - job.interrupted_at_ns_ < Job::kGraceNs) continue;
-            job.interrupted_ = true;
-            if (job.under_way_ != nullptr)
-                given_up.push_back(job.under_way_);
-            else
-                waiting.push_back(&job);
+            if (now - job.interrupted_at_ns_ >= Job::kGraceNs) due.push_back(&job);
         }
-        for (Job* const job : waiting)
-            job->give_up();
         if (more) loop_->arm(grace_timer_, loop_->now_ns() + Job::kGraceNs / 3);
+    }
+    // They stay: none but this thread ends them, or takes them elsewhere.
+    std::erase_if(due, [](const Job* job) {
+        return !job->interrupted_ && job->only_fatal_ && fate_of(job->thread_) == Fate::lives;
+    });
+    give_up(due);
+}
+
+void Worker::give_up(const std::vector<Job*>& due) noexcept {
+    std::vector<nfs::client::Op*> given_up;
+    {
+        const std::lock_guard guard(mount_->lock);
+        for (Job* const job : due) {
+            job->interrupted_ = true;
+            if (job->under_way_ != nullptr) given_up.push_back(job->under_way_);
+        }
+        for (Job* const job : due)
+            if (job->under_way_ == nullptr) job->give_up();
     }
     // Their jobs are told from inside of this, and take the lock.
     for (nfs::client::Op* const op : given_up)
         client_->cancel(*op);
 }
 
-bool Worker::close(std::uint64_t patience_ns) noexcept {
+void Worker::look_for_dying() noexcept {
+    std::vector<Job*> dying;
+    {
+        const std::lock_guard guard(mount_->lock);
+        for (Job& job : jobs_)
+            if (!job.interrupt_asked_ && job.thread_ != 0) dying.push_back(&job);
+    }
+    std::erase_if(dying, [](const Job* job) { return fate_of(job->thread_) != Fate::dies; });
+    const std::lock_guard guard(mount_->lock);
+    for (Job* const job : dying)
+        Job::on_interrupt(nullptr, job);
+}
+
+void Worker::hang_up() noexcept {
     channel_.stop();
     loop_->disarm(grace_timer_);
-    if (connections_ == nullptr) return true;
+    if (connections_ == nullptr) return;
     connections_->close();
     if (client_ != nullptr) client_->hurry();
-    struct Wait {
-        Worker& worker;
-    } wait{*this};
-    const auto idle = [](void* arg) {
-        Worker& worker = static_cast<Wait*>(arg)->worker;
-        return worker.connections_->idle() && worker.jobs_.empty() && worker.buried_.empty();
-    };
+}
+
+bool Worker::idle() const noexcept {
+    if (connections_ == nullptr) return true;
+    return connections_->idle() && jobs_.empty() && buried_.empty();
+}
+
+bool Worker::close(std::uint64_t patience_ns) noexcept {
+    hang_up();
+    const auto is_idle = [](void* arg) { return static_cast<Worker*>(arg)->idle(); };
     bool home = false;
     for (int i = 0; i < 2 && !home; ++i)
-        home = loop_->run_until(idle, &wait, patience_ns);
+        home = loop_->run_until(is_idle, this, patience_ns);
     return home;
 }
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "base/loop.hpp"
 #include "nfs/client/client.hpp"
@@ -34,8 +35,11 @@ class Worker {
     void run() noexcept;
     // Any thread: ends run().
     void stop() noexcept { loop_->stop(); }
-    // After run(): cancels what is under way, closes the connection, and waits, within
-    // `patience_ns`, until everything is home. False: it is not.
+    // After run(): cancels what is under way and closes the connection. It is at its end when the
+    // loop has run until idle().
+    void hang_up() noexcept;
+    bool idle() const noexcept;
+    // Both, waiting within `patience_ns` until everything is home. False: it is not.
     bool close(std::uint64_t patience_ns) noexcept;
 
     Mount& mount() noexcept { return *mount_; }
@@ -56,6 +60,9 @@ class Worker {
     std::uint32_t jobs() const noexcept { return jobs_.size(); }
     // Under Mount::lock, any thread: one of its jobs was interrupted.
     void note_interrupt() noexcept;
+    // Of its jobs, those whose threads are to die are interrupted, while nothing is read that would
+    // tell so. On its thread, without the lock.
+    void look_for_dying() noexcept;
 
   private:
     Worker();
@@ -68,6 +75,7 @@ class Worker {
     static void on_look(Task& task) noexcept;
     static void on_grace(Timer& timer) noexcept;
     void look_at_interrupts() noexcept;
+    void give_up(const std::vector<Job*>& due) noexcept;
 
     struct WorkerTask final : Task {
         WorkerTask(Run go, Worker& owner) noexcept : Task(go), worker(owner) {}

@@ -88,7 +88,9 @@ std::unique_ptr<World> World::open(const MountOptions& options, std::string& why
     Result<SockAddr> server = resolve_server(options);
     if (!server) {
         why = "unknown host '" + options.server + "': " + to_string(server.error());
-        again = true;
+        // A name that is known to be none will be none tomorrow; bg waits for the network as well.
+        const Errc code = server.error().code;
+        again = options.background || code == Errc::again || code == Errc::system;
         return nullptr;
     }
     for (std::uint32_t i = 0; i < options.loops; ++i) {
