@@ -16,6 +16,8 @@ class DataObserver {
     virtual void unlock() noexcept = 0;
     // A WRITE or a COMMIT is being sent; what is returned comes back with its answer.
     virtual std::uint64_t change_sent() noexcept = 0;
+    // Of what a WRITE was of, written or not: what was read of it before is not what is there.
+    virtual void range_answered(std::uint64_t /*offset*/, std::uint64_t /*size*/) noexcept {}
     // nullptr: it told nothing.
     virtual void change_answered(std::uint64_t number, const wcc_data* told) noexcept = 0;
     virtual std::uint64_t read_sent() noexcept = 0;

@@ -141,6 +141,7 @@ void UnstableWrites::on_write(Op& op) noexcept {
     UnstableWrites& self = *piece.home_;
     const ObserverGuard guard(self.observer);
     if (self.observer != nullptr) {
+        self.observer->range_answered(piece.offset_ + piece.at_, piece.size_ - piece.at_);
         const WRITE3res& res = piece.op_.res;
         const bool good = op.outcome.ok();
         self.observer->change_answered(piece.sent_, !op.outcome.rpc ? nullptr

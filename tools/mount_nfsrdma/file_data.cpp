@@ -159,6 +159,12 @@ std::uint64_t FileData::change_sent() noexcept {
     return mount_.next_order();
 }
 
+// What was read ahead since took() may be of before the WRITE was done.
+void FileData::range_answered(std::uint64_t offset, std::uint64_t size) noexcept {
+    for (const auto& file : files_)
+        file->ahead.invalidate(offset, size);
+}
+
 void FileData::change_answered(std::uint64_t number, const wcc_data* told) noexcept {
     if (told != nullptr) {
         mount_.take(node_, *told, number);

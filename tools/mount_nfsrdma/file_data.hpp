@@ -68,6 +68,7 @@ class FileData final : public FileState, public nfs::client::DataObserver {
     void lock() noexcept override { mount_.lock.lock(); }
     void unlock() noexcept override { mount_.lock.unlock(); }
     std::uint64_t change_sent() noexcept override;
+    void range_answered(std::uint64_t offset, std::uint64_t size) noexcept override;
     void change_answered(std::uint64_t number, const wcc_data* told) noexcept override;
     std::uint64_t read_sent() noexcept override { return mount_.next_order(); }
     void read_answered(std::uint64_t number, const post_op_attr* told) noexcept override;

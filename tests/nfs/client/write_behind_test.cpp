@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/prng.hpp"
+#include "nfs/client/read_ahead.hpp"
 #include "tests/nfs/client/fake_server.hpp"
 #include "tests/nfs/client/world.hpp"
 
@@ -35,6 +37,11 @@ struct Observed final : DataObserver {
         ++open;
         return ++sent;
     }
+    void range_answered(std::uint64_t offset, std::uint64_t size) noexcept override {
+        EXPECT_TRUE(locked);
+        ranges.emplace_back(offset, size);
+        if (ahead != nullptr) ahead->invalidate(offset, size);
+    }
     void change_answered(std::uint64_t number, const wcc_data* told) noexcept override {
         EXPECT_TRUE(locked);
         EXPECT_LE(number, sent);
@@ -45,6 +52,8 @@ struct Observed final : DataObserver {
     void read_answered(std::uint64_t, const post_op_attr*) noexcept override {}
     bool locked = false;
     std::uint64_t sent = 0, with_data = 0, open = 0;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+    ReadAhead* ahead = nullptr;  // of the same file
 };
 
 class WriteBehindTest : public ::testing::Test {
@@ -271,6 +280,61 @@ TEST_F(WriteBehindTest, WaiterThatStopsIsNotCalled) {
     file->stop_waiting(one);
     ASSERT_TRUE(world.run_until([&] { return two.times != 0; }));
     EXPECT_EQ(one.times, 0);
+}
+
+TEST_F(WriteBehindTest, EachAnswerTellsOfWhatItIs) {
+    fake.write_most = 40000;
+    EXPECT_TRUE(write(kRun, kRun));
+    sync(*file);
+    using Range = std::pair<std::uint64_t, std::uint64_t>;
+    EXPECT_EQ(observed.ranges, (std::vector<Range>{{kRun, kRun}, {kRun + 40000, kRun - 40000}}));
+}
+
+// A block that is read ahead after a write was taken, and before its WRITE is at the server, has
+// what was there before.
+TEST_F(WriteBehindTest, WhatIsReadAheadBeforeTheWriteIsDoneIsNotUsed) {
+    fake.file.assign(4 * kRun, 0);
+    ReadPool pool(client, {});
+    ReadAhead ahead(pool, handle, &observed);
+    observed.ahead = &ahead;
+    struct Reader : ReadAhead::Read {
+        int times = 0;
+        std::string got;
+    };
+    const auto read = [&](std::uint64_t offset) {
+        Reader reader;
+        reader.offset = offset;
+        reader.size = kRun;
+        reader.file_size = fake.file.size();
+        reader.done = [](ReadAhead::Read& one) noexcept {
+            Reader& self = static_cast<Reader&>(one);
+            ++self.times;
+            for (const auto& span : one.data)
+                self.got.append(as_chars(span.data()), span.size());
+        };
+        {
+            const std::lock_guard guard(observed);
+            ahead.read(reader);
+        }
+        EXPECT_TRUE(world.run_until([&] { return reader.times != 0; }));
+        return reader.got;
+    };
+    xprt.call_fate = [&](std::uint32_t) {  // the WRITE is the first
+        const bool first = fake.reads == 0 && pool.counters().calls == 0;
+        return testing::Fate{.lost = false, .delay_ns = first ? 10 * kNsPerMs : 0};
+    };
+    EXPECT_TRUE(write(kRun, kRun, 1));
+    ahead.invalidate(kRun, kRun);  // as whoever took it
+    EXPECT_EQ(read(0), std::string(kRun, '\0'));
+    ASSERT_TRUE(world.run_until([&] { return fake.reads > 1; }));
+    EXPECT_EQ(fake.writes, 0u);
+    sync(*file);
+    const std::string got = read(kRun);
+    ASSERT_EQ(got.size(), kRun);
+    for (std::uint64_t i = 0; i < kRun; ++i)
+        ASSERT_EQ(got[i], static_cast<char>(testing::file_byte(kRun + i) + 1)) << i;
+    world.run_idle();
+    observed.ahead = nullptr;
 }
 
 TEST_F(WriteBehindTest, WriteThatIsTakenBackIsNotDone) {
