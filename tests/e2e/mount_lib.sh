@@ -10,6 +10,23 @@ roomy=${NR_MOUNT_ROOM:-1}  # how much longer than on a quiet machine all may tak
 # With sanitizers all takes longer, and memory.
 ! grep -qE '__[at]san_init' "$BIN/nfsrdmad" || roomy=$((roomy * 4))
 
+# What a sanitizer says of a mount that is in the background, where nobody reads it, is kept. As whoever mounts.
+mkdir -m 1777 "$work/reports"
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$work/reports/san"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}log_path=$work/reports/san"
+export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}log_path=$work/reports/san"
+# no_reports: prints what sanitizers have said, and fails.
+no_reports() {
+    local report found=0
+    for report in "$work/reports"/san.*; do
+        [ -s "$report" ] || continue
+        found=1
+        echo "== ${report##*/}" >&2
+        head -n 100 "$report" >&2
+    done
+    [ $found = 0 ]
+}
+
 # limited SECONDS COMMAND...: ends it by SIGKILL when SIGTERM does not.
 limited() { timeout -k 5 $(($1 * roomy)) "${@:2}"; }
 
@@ -20,7 +37,7 @@ mount_pids() { # [DIR]
         pid=${file#/proc/}
         pid=${pid%/cmdline}
         case $(cat "/proc/$pid/comm" 2>/dev/null) in mount.nfsrdma | bindfs) ;; *) continue ;; esac
-        line=$(tr '\0' ' ' <"$file" 2>/dev/null) || continue
+        line=$(cat "$file" 2>/dev/null | tr '\0' ' ') || continue
         case $line in *" ${1:-$work/}"*) echo "$pid" ;; esac
     done
 }
@@ -29,8 +46,32 @@ is_mounted() { grep -q " $1 " /proc/self/mounts; }
 detach() { # DIR
     umount -l "$1" 2>/dev/null || fusermount3 -uz "$1" 2>/dev/null || true
 }
+# A mount that answers nobody blocks even SIGKILL of who waits on it. A minute before the time of this test is over (NR_TIMEOUT, in
+# seconds) the processes of its mounts are ended: the kernel fails then what waits, and the test says which that was.
+watch_over() {
+    local pid task
+    while kill -0 $$ 2>/dev/null; do
+        read -r -t 1 -u "$never" _ || true
+        [ $SECONDS -ge $((NR_TIMEOUT - 60)) ] || continue
+        for pid in $(mount_pids); do
+            echo "FAILED: the time is over: the mount's process $pid is ended, which was in" >&2
+            for task in "/proc/$pid/task"/*; do echo "  $(cat "$task/comm" "$task/wchan" 2>/dev/null | xargs)" >&2; done
+            kill -KILL "$pid" 2>/dev/null || true
+        done
+    done
+}
+watchdog=
+if [ "${NR_TIMEOUT:-0}" -gt 60 ]; then
+    mkfifo "$work/never"
+    exec {never}<>"$work/never"  # a wait without a process that would outlive this one
+    watch_over &
+    watchdog=$!
+    disown "$watchdog"
+fi
+
 mount_cleanup() {
-    local dir pid
+    local dir pid status=$?
+    [ -z "$watchdog" ] || kill "$watchdog" 2>/dev/null || true
     for dir in "${mounted[@]}"; do ! is_mounted "$dir" || detach "$dir"; done
     # A server that was stopped answers nobody, itself not even SIGTERM.
     for pid in "${pids[@]}"; do kill -CONT "$pid" 2>/dev/null || true; done
@@ -42,7 +83,10 @@ mount_cleanup() {
         return
     fi
     for dir in "${served_by[@]}"; do rm -rf --one-file-system "$dir"; done
+    # Those that have ended: a process that is killed says nothing.
+    no_reports || [ $status != 0 ] || { echo "FAILED: a sanitizer's report" >&2; status=1; }
     cleanup
+    exit $status
 }
 trap mount_cleanup EXIT
 trap 'exit 143' TERM INT
@@ -130,7 +174,7 @@ no_mount_process() {
     local left=
     for _ in $(seq $((300 * roomy))); do
         left=$(mount_pids "$@")
-        [ -n "$left" ] || return 0
+        [ -n "$left" ] || { no_reports || fail "a sanitizer's report"; return 0; }
         sleep 0.1
     done
     ps -o pid,stat,wchan:30,args -p "$(paste -sd, <<<"$left")" >&2

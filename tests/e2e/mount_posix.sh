@@ -48,8 +48,8 @@ case $program in
         mount_export "$mnt" "$options"
         mkdir "$mnt/in"
         chmod 0755 "$mnt/in"
-        flags=(--nfs)
-        [ "$mount_by" != bindfs ] || flags=()
+        flags=(--patience $((60 * roomy)) --nfs)
+        [ "$mount_by" != bindfs ] || flags=(--patience $((60 * roomy)))
         run 240 nfsrdma_posix "$mnt/in" "${flags[@]}" "${arguments[@]}"
         ;;
     fsx)

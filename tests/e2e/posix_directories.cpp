@@ -202,15 +202,24 @@ void changing(Checks& t) {
     NR_EQ(0, twice);
 }
 
+// The names in a directory but those that NFS gives to what was open when it was removed: the last
+// close may reach a FUSE file system after it has returned.
+std::string shown_in(const std::string& directory) {
+    std::string out;
+    for (const std::string& name : names_in(directory))
+        if (name.rfind(".nfs", 0) != 0) out += name + "/";
+    return out;
+}
+
 // A listing after a change shows the change at once.
 void at_once(Checks& t) {
     NR_OK(::mkdir("d", 0755));
     for (int i = 0; i < 30; ++i) {
-        NR_EQ(0, static_cast<int>(names_in("d").size()));
+        NR_EQ("", shown_in("d"));
         NR_HOLDS(put("d/f", ""));
-        NR_EQ(1, static_cast<int>(names_in("d").size()));
+        NR_EQ("f/", shown_in("d"));
         NR_OK(::rename("d/f", "d/g"));
-        NR_EQ("g", names_in("d").front());
+        NR_EQ("g/", shown_in("d"));
         NR_HOLDS(!exists("d/f"));
         NR_OK(::unlink("d/g"));
         NR_HOLDS(!exists("d/g"));

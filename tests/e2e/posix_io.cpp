@@ -105,7 +105,11 @@ void boundaries(Checks& t) {
                 const std::string_view data = std::string_view(all).substr(size / 2, size);
                 data.copy(model.data() + at, size);
                 if (::pwrite(file.get(), data.data(), size, offset) != len) NR_OK(-1);
-                if (read_at(file.get(), offset, size) != data) NR_EQ(offset, len);
+                if (read_at(file.get(), offset, size) != data) {
+                    t.fail("other bytes than were written: " + std::to_string(len) + " at " +
+                               std::to_string(offset),
+                           __LINE__);
+                }
             }
         }
         NR_EQ(static_cast<long>(model.size()), stat_of("f").st_size);

@@ -1,5 +1,5 @@
 // The system calls of a file system, with their errors:
-// nfsrdma_posix DIR [--nfs] [--verbose] [NAME-PREFIX...]
+// nfsrdma_posix DIR [--nfs] [--verbose] [--patience SECONDS] [NAME-PREFIX...]
 //
 // Makes a directory in DIR, runs each case of posix_*.cpp (those whose name begins with one of the
 // prefixes, when some are given) in a process and a directory of its own there, and removes it all.
@@ -19,13 +19,15 @@
 namespace nfsrdma::posix {
 namespace {
 
-// No case works longer than this, on a slow machine; one that hangs ends by SIGALRM, and is named.
-constexpr unsigned kPatienceSeconds = 300;
+// No case works longer than this; one that hangs ends by SIGALRM, and is named. --patience: on slow
+// machines.
+constexpr unsigned kPatienceSeconds = 60;
 
 struct Arguments {
     std::string directory;
     Options options;
     bool verbose = false;
+    unsigned patience = kPatienceSeconds;
     std::vector<std::string> prefixes;
 };
 
@@ -56,14 +58,14 @@ std::error_code remove_all(const std::string& directory) {
     }
 }
 
-void run_case(const Case& one, const std::string& directory, const Options& options,
+void run_case(const Case& one, const std::string& directory, const Arguments& arguments,
               Counts& counts) {
-    Checks t(one.name, options, counts);
+    Checks t(one.name, arguments.options, counts);
     const std::string own = directory + "/" + one.name;
     if (!NR_OK(::mkdir(own.c_str(), 0777)) || !NR_OK(::chmod(own.c_str(), 0777))) return;
     std::fflush(nullptr);
     const int status = in_child([&] {
-        ::alarm(kPatienceSeconds);
+        ::alarm(arguments.patience);
         ::umask(022);
         if (NR_OK(::chdir(own.c_str()))) one.run(t);
     });
@@ -95,7 +97,7 @@ int run(const Arguments& arguments) {
             continue;
         }
         const Counts before = counts;
-        run_case(one, directory, arguments.options, counts);
+        run_case(one, directory, arguments, counts);
         if (arguments.verbose) {
             std::printf("%-40s %u checks, %u failed\n", one.name, counts.checks - before.checks,
                         counts.failed - before.failed);
@@ -120,6 +122,8 @@ int main(int argc, char** argv) {
             arguments.options.nfs = true;
         } else if (argument == "--verbose") {
             arguments.verbose = true;
+        } else if (argument == "--patience" && i + 1 < argc) {
+            arguments.patience = static_cast<unsigned>(std::strtoul(argv[++i], nullptr, 10));
         } else if (arguments.directory.empty()) {
             arguments.directory = argument;
         } else {
@@ -127,7 +131,9 @@ int main(int argc, char** argv) {
         }
     }
     if (arguments.directory.empty() || arguments.directory[0] == '-') {
-        std::fprintf(stderr, "usage: nfsrdma_posix DIR [--nfs] [--verbose] [NAME-PREFIX...]\n");
+        std::fprintf(stderr,
+                     "usage: nfsrdma_posix DIR [--nfs] [--verbose] [--patience SECONDS] "
+                     "[NAME-PREFIX...]\n");
         return 2;
     }
     return nfsrdma::posix::run(arguments);
