@@ -347,19 +347,46 @@ void replaced_while_open(const World& w) {
     }
 }
 
+// A change of ours, in an answer of which the server tells that another's came before it, does not
+// hide that one.
+void overwritten_before_a_change(const World& w) {
+    constexpr std::size_t kSize = 50000;
+    put(w.a + "/f", pattern(kSize, 0));
+    const UniqueFd kept = open_file(w.a + "/f", O_RDWR);
+    for (std::uint64_t round = 1; round < 21; ++round) {
+        const std::string what = "overwritten, round " + std::to_string(round);
+        (void)get(w.a + "/f");
+        tick();
+        std::string data = pattern(kSize, round);
+        put(w.b + "/f", data, 0);
+        tick();
+        if (round % 2 == 0) {
+            check(::fchmod(kept.get(), round % 4 == 0 ? 0600 : 0644) == 0, "fchmod");
+        } else {
+            check(::pwrite(kept.get(), "x", 1, kSize - 1) == 1, "pwrite");
+            check(::fsync(kept.get()) == 0, "fsync");
+            data.back() = 'x';
+        }
+        same(get(w.a + "/f"), data, what);
+        same(get(w.b + "/f"), data, what + ", where it was written");
+    }
+}
+
 struct Case {
     const char* name;
     void (*run)(const World& w);
 };
-constexpr std::array<Case, 9> kCases = {{{"close_to_open", close_to_open},
-                                         {"beside_an_open_file", beside_an_open_file},
-                                         {"mapped", mapped},
-                                         {"names", names},
-                                         {"listings", listings},
-                                         {"attributes", attributes},
-                                         {"appended_in_turn", appended_in_turn},
-                                         {"removed_while_open", removed_while_open},
-                                         {"replaced_while_open", replaced_while_open}}};
+constexpr std::array<Case, 10> kCases = {
+    {{"close_to_open", close_to_open},
+     {"beside_an_open_file", beside_an_open_file},
+     {"mapped", mapped},
+     {"names", names},
+     {"listings", listings},
+     {"attributes", attributes},
+     {"appended_in_turn", appended_in_turn},
+     {"removed_while_open", removed_while_open},
+     {"replaced_while_open", replaced_while_open},
+     {"overwritten_before_a_change", overwritten_before_a_change}}};
 
 void run_case(const World& all, const Case& one) {
     World w = all;

@@ -98,10 +98,11 @@ Change Attributes::take(const fattr3& told, std::uint64_t order, std::uint64_t n
     }
     Change change = Change::none;
     if (!same_data(told, now_)) {
-        const bool explained = before.known && before.size == now_.size &&
-                               is_same(before.mtime, now_.mtime) &&
-                               is_same(before.ctime, now_.ctime);
-        const bool among_ours = changing_ != 0 || order <= own_until_;
+        // By the time of data alone: the size may be what we are about to write, and ctime moves
+        // with the names of it that we make.
+        const bool explained = before.known && is_same(before.mtime, now_.mtime);
+        // The call that tells what it found is under way itself.
+        const bool among_ours = order <= own_until_ || changing_ > (before.known ? 1U : 0U);
         change = explained || among_ours ? Change::ours : Change::foreign;
     }
     if (!same) {

@@ -49,7 +49,8 @@ class Attributes {
     Change take(const fattr3& told, std::uint64_t order, std::uint64_t now_ns,
                 const CacheRange& range, const Before& before) noexcept;
     // Calls of ours that change this object: while any is under way, and for answers to what was
-    // sent before the last of them ended, changes are ours.
+    // sent before the last of them ended, changes are ours. Not so for a call that was the only one
+    // and tells what it found: data of another time than was known is another's doing.
     void begin_change() noexcept { ++changing_; }
     void end_change(std::uint64_t next_order) noexcept;
     bool changing() const noexcept { return changing_ != 0; }

@@ -9,9 +9,17 @@ namespace {
 
 // Names of a directory that many change at once are asked for anew so often, at most.
 constexpr std::uint64_t kExpireEveryNs = 200 * kNsPerMs;
+// For so long, at most, are names believed that come before they may be expired again.
+constexpr double kBetweenExpiriesS = 1;
 
 double seconds(std::uint64_t ns) noexcept {
     return static_cast<double>(ns) / static_cast<double>(kNsPerSec);
+}
+
+// One handle is one object for ever (RFC 1813 s2.6): what Node::file is depends on its type.
+bool is_of_another_type(const Node& node, const fattr3& told) noexcept {
+    return node.attributes.known() &&
+           nfs::client::raw_value(told.type) != nfs::client::raw_value(node.attributes.now().type);
 }
 
 }  // namespace
@@ -40,6 +48,10 @@ CacheRange Mount::range(const Node& node) const noexcept {
 Change Mount::take(Node& node, const fattr3& told, std::uint64_t order,
                    const Before& before) noexcept {
     if (told.type == 0) return Change::none;
+    if (is_of_another_type(node, told)) {
+        node.attributes.expire();
+        return Change::none;
+    }
     const bool first = !node.attributes.known();
     const std::uint64_t written = node.attributes.now().size;
     const Change change =
@@ -88,6 +100,10 @@ Node* Mount::node_of(const nfs::client::FileHandle& handle, const fattr3* told,
     Node* node = nodes.find(handle);
     if (node == nullptr && told == nullptr) return nullptr;
     if (node == nullptr) node = &nodes.get(handle);
+    if (told != nullptr && is_of_another_type(*node, *told)) {
+        node->attributes.expire();
+        return nullptr;
+    }
     if (told != nullptr) take(*node, *told, order);
     return node->attributes.known() ? node : nullptr;
 }
@@ -104,7 +120,11 @@ double Mount::attribute_seconds(const Node& node) const noexcept {
 
 double Mount::name_seconds(const Node& directory) const noexcept {
     if (options.lookup_cache == LookupCache::none) return 0;
-    return seconds(std::max(directory.attributes.timeout_ns(), range(directory).min_ns));
+    const double all =
+        seconds(std::max(directory.attributes.timeout_ns(), range(directory).min_ns));
+    const std::uint64_t expired = directory.expired_at_ns;
+    const bool just_now = expired != 0 && now_ns() - expired < kExpireEveryNs;
+    return just_now ? std::min(all, kBetweenExpiriesS) : all;
 }
 
 double Mount::negative_seconds(const Node& directory) const noexcept {

@@ -64,7 +64,8 @@ class Mount {
     void expire_names(Node& directory) noexcept;
 
     // The node of a handle that an answer told, with its attributes when those came, else nullptr
-    // when they are not known either: what has no type cannot be shown to the kernel.
+    // when they are not known either: what has no type cannot be shown to the kernel. Nor can what
+    // is of another type than before: nullptr, and nothing is taken over.
     Node* node_of(const nfs::client::FileHandle& handle, const fattr3* told, std::uint64_t order);
 
     // For the kernel: of a node whose attributes are known. The hidden name of what is unlinked is

@@ -47,7 +47,7 @@ class RenameJob final : public HidingJob {
         if (target_) changing_target_.begin(mount(), *target_);
         if (target_ && way() == Way::none) removing_.begin(mount(), *target_);
         changing_from_.begin(mount(), *from_);
-        changing_to_.begin(mount(), *to_);
+        if (to_.get() != from_.get()) changing_to_.begin(mount(), *to_);  // once for each
         call<&RenameJob::renamed>(rename_);
     }
 
@@ -56,8 +56,10 @@ class RenameJob final : public HidingJob {
         const nfs::client::Outcome& outcome = rename_.outcome;
         if (outcome.ok()) {
             mount().nodes.move_name(*from_, name_, *to_, new_name_);
-            // Somebody has found the hidden name, and saved the file.
-            if (source_ && is_hidden_as(*source_, *from_, name_)) reveal(mount(), *source_);
+            // Somebody has found the hidden name, and saved the file. If it is being removed right
+            // now, that will find that it is gone.
+            if (source_ && is_hidden_as(*source_, *from_, name_) && !source_->silly_going)
+                reveal(mount(), *source_);
         }
         // Where it is not known whether it was done, the file stays hidden until it is closed.
         if (way() != Way::none && (outcome.ok() || !outcome.rpc)) keep_hidden();

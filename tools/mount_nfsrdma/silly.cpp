@@ -41,58 +41,71 @@ void Removing::end() noexcept {
 
 namespace {
 
-// Removes the hidden name of a node. Nobody waits for it but the rmdir of its directory.
+// Removes a hidden name of a node: that which it waits under, or one that it needs no more. Nobody
+// waits for it but the rmdir of its directory.
 class RemovalJob final : public Job {
   public:
-    RemovalJob(Worker& at, Node& node) : Job(at, node.silly_caller), node_(node) {}
+    RemovalJob(Worker& at, Node& node, Node& directory, std::string name, Caller who)
+        : Job(at, std::move(who)),
+          node_(at.mount().nodes, node),
+          directory_(at.mount().nodes, directory),
+          name_(std::move(name)) {}
 
     void start() noexcept override {
-        Node& directory = *node_.silly_parent;
-        node_.silly_going = true;
-        ++directory.silly_removals;
-        remove_.args.object = place(directory, node_.silly_name);
-        changing_.begin(mount(), directory);
+        if (is_its_name()) node_->silly_going = true;
+        ++directory_->silly_removals;
+        remove_.args.object = place(*directory_, name_);
+        changing_.begin(mount(), *directory_);
         call<&RemovalJob::removed>(remove_);
     }
 
   private:
+    // Not when somebody has given it an ordinary name meanwhile.
+    bool is_its_name() const noexcept { return is_hidden_as(*node_, *directory_, name_); }
     void removed() noexcept {
-        Node& directory = *node_.silly_parent;
-        node_.silly_going = false;
-        --directory.silly_removals;
+        if (is_its_name()) node_->silly_going = false;
+        --directory_->silly_removals;
         const bool ok = remove_.outcome.ok();
         if (remove_.outcome.rpc) {
-            mount().take(directory,
+            mount().take(*directory_,
                          ok ? remove_.res.REMOVE3res_u.resok.dir_wcc
                             : remove_.res.REMOVE3res_u.resfail.dir_wcc,
                          order());
         } else {
-            directory.attributes.expire();
+            directory_->attributes.expire();
         }
         changing_.end();
         const nfsstat3 status = remove_.outcome.status;
         const bool gone = status == NFS3_OK || status == NFS3ERR_NOENT || status == NFS3ERR_STALE;
         if (remove_.outcome.rpc && gone) {
-            tell_kernel(directory);
-            reveal(mount(), node_);
+            tell_kernel();
+            if (is_its_name()) reveal(mount(), *node_);
         }
         finish();
     }
     // The kernel has not asked for this: it believes what it had.
-    void tell_kernel(Node& directory) noexcept {
-        if (mount().nodes.child(directory, node_.silly_name) != nullptr) {
-            mount().nodes.drop_name(directory, node_.silly_name);
-            mount().expire_names(directory);
+    void tell_kernel() noexcept {
+        if (mount().nodes.child(*directory_, name_) != nullptr) {
+            mount().nodes.drop_name(*directory_, name_);
+            mount().expire_names(*directory_);
         }
-        node_.attributes.expire();
-        directory.invalidate_attributes = true;
-        mount().notifier.add(directory);
+        node_->attributes.expire();
+        directory_->invalidate_attributes = true;
+        mount().notifier.add(*directory_);
     }
 
-    Node& node_;  // pinned, as long as it has a hidden name
+    NodePin node_, directory_;
+    std::string name_;
     nfs::client::RemoveOp remove_;
     Changing changing_;
 };
+
+void begin_removal(Worker& at, Node& node, Node& directory, std::string name, const Caller& who) {
+    auto made = std::make_unique<RemovalJob>(at, node, directory, std::move(name), who);
+    RemovalJob& job = *made;
+    add_job(at, std::move(made));
+    job.start();
+}
 
 // What another server, or another file system, may say of a link that a rename gets around.
 bool may_be_moved(nfsstat3 status) noexcept {
@@ -112,10 +125,7 @@ bool may_be_moved(nfsstat3 status) noexcept {
 
 void finish_silly(Mount& /*mount*/, Worker& at, Node& node) noexcept {
     if (node.silly_name.empty() || node.silly_going) return;
-    auto made = std::make_unique<RemovalJob>(at, node);
-    RemovalJob& job = *made;
-    add_job(at, std::move(made));
-    job.start();
+    begin_removal(at, node, *node.silly_parent, node.silly_name, node.silly_caller);
 }
 
 void reveal(Mount& mount, Node& node) noexcept {

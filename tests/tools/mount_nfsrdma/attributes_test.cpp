@@ -100,7 +100,29 @@ TEST_F(AttributesTest, CallThatFoundWhatWasKnownExplainsWhatItTells) {
 
 TEST_F(AttributesTest, CallThatFoundSomethingElseShowsAnothersChange) {
     take(file(10, 1), 1, 100);
+    attributes.begin_change();
     EXPECT_EQ(take(file(30, 3), 2, 101, before(file(20, 2))), Change::foreign);
+    attributes.end_change(2);
+    // What it told itself is what the next one is to find.
+    attributes.begin_change();
+    EXPECT_EQ(take(file(40, 4), 3, 102, before(file(30, 3))), Change::ours);
+}
+
+TEST_F(AttributesTest, CallsThatCrossExplainEachOther) {
+    take(file(10, 1), 1, 100);
+    attributes.begin_change();
+    attributes.begin_change();
+    EXPECT_EQ(take(file(30, 3), 3, 101, before(file(20, 2))), Change::ours);
+    attributes.end_change(3);
+    EXPECT_EQ(take(file(40, 4), 2, 101, before(file(10, 1))), Change::ours);
+    attributes.end_change(3);
+}
+
+TEST_F(AttributesTest, SizeThatIsNotWrittenYetIsNoAnothersChange) {
+    take(file(10, 1), 1, 100);
+    attributes.note_written(50);
+    attributes.begin_change();
+    EXPECT_EQ(take(file(20, 2), 2, 101, before(file(10, 1))), Change::ours);
 }
 
 TEST_F(AttributesTest, WithoutWhatWasBeforeACallOfOursIsTakenForTheCause) {
