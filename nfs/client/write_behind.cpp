@@ -9,7 +9,8 @@
 //
 // Ownership. (1) A write is its caller's until it is taken; in queue_ it is untouched. (2) writes_
 // is lent by the budget from the first piece until all is durable. (3) `front_sent_`: the payload
-// of the first in the queue is a piece of writes_, which has no other.
+// of the first in the queue is a piece of writes_, which has no other; it stays that when its
+// writer has given up and it is in the queue no more (`front_gone_`).
 //
 // Errors. UnstableWrites ends with the first one; it is noted, what had been taken is lost, and
 // when everything has been answered, writes go through, one at a time, FILE_SYNC: whoever writes
@@ -120,6 +121,12 @@ bool WriteBehind::unwritten_in(std::uint64_t offset, std::uint64_t size) const n
     return writes_->under_way_in(offset, size);
 }
 
+bool WriteBehind::dirty_in(std::uint64_t offset, std::uint64_t size) const noexcept {
+    if (writes_ == nullptr) return false;
+    if (piece_ != nullptr && intersect(piece_offset_, filled_, offset, size)) return true;
+    return writes_->overlaps(offset, size);
+}
+
 void WriteBehind::begin_writes(bool stable) noexcept {
     if (writes_ == nullptr) {
         writes_ = budget_.get_writes();
@@ -151,10 +158,12 @@ bool WriteBehind::write(Write& write) noexcept {
 
 bool WriteBehind::cancel(Write& write) noexcept {
     NR_ASSERT(write.linked());
-    if (front_sent_ && &write == &queue_.front()) return false;
+    const bool sent = front_sent_ && !front_gone_ && &write == &queue_.front();
+    if (sent) front_gone_ = true;
     queue_.erase(write);
     if (!std::exchange(go_on_ready_, true)) budget_.client_.loop().ready(go_on_task_);
-    return true;
+    if (observer_ != nullptr) observer_->progressed();
+    return !sent;
 }
 
 void WriteBehind::on_go_on(Task& task) noexcept {
@@ -313,7 +322,7 @@ void WriteBehind::note_failure() noexcept {
     if (!failed_) {
         failed_ = true;
         if (piece_ != nullptr) writes_->give_back(*std::exchange(piece_, nullptr));
-        if (!front_sent_) {
+        if (!front_sent_ || front_gone_) {
             error_ = writes_->outcome;
             ++error_seq_;
         }
@@ -327,9 +336,10 @@ void WriteBehind::note_failure() noexcept {
 }
 
 void WriteBehind::finish_front(const Outcome& outcome) noexcept {
-    Write& write = queue_.pop_front();
     front_sent_ = false;
     advance_again_ = true;
+    if (std::exchange(front_gone_, false)) return;
+    Write& write = queue_.pop_front();
     write.outcome = outcome;
     write.done(write);
 }

@@ -104,7 +104,9 @@ class WriteBehind final : public ListHook<OfDirty>, public ListHook<OfStarved> {
 
     // True: taken, the writer is to be answered now. False: queued, behind others of this file.
     bool write(Write& write) noexcept;
-    // Takes it back from the queue; false: it is under way, and `done` will run.
+    // Of one that is queued: its `done` does not run, and it is its caller's again. True: nothing
+    // of it was sent. False: it goes on without its writer, and its failure counts as one of what
+    // had been taken.
     bool cancel(Write& write) noexcept;
     // True: there is nothing to wait for. False: `done` will run, never from inside.
     bool flush(Waiter& waiter) noexcept { return wait(waiter, false); }
@@ -125,8 +127,10 @@ class WriteBehind final : public ListHook<OfDirty>, public ListHook<OfStarved> {
         return writes_ == nullptr && queue_.empty() && waiters_.empty() && !advancing_ &&
                !go_on_ready_;
     }
-    // A part of this range has been written, or is to be, and the server has not answered.
+    // A part of this range has been written, or is to be, and the server has not answered; or it is
+    // not durable.
     bool unwritten_in(std::uint64_t offset, std::uint64_t size) const noexcept;
+    bool dirty_in(std::uint64_t offset, std::uint64_t size) const noexcept;
 
   private:
     friend class WriteBudget;
@@ -172,6 +176,7 @@ class WriteBehind final : public ListHook<OfDirty>, public ListHook<OfStarved> {
     bool through_ = false;  // until one succeeds
     bool always_through_ = false;
     bool front_sent_ = false;  // the first of the queue goes through
+    bool front_gone_ = false;  // and is in it no more: its writer has given up
     bool advancing_ = false, advance_again_ = false, go_on_ready_ = false;
     GoOnTask go_on_task_;
 };

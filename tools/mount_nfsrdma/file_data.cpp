@@ -55,6 +55,7 @@ FileData::FileData(Mount& mount, Node& node, Worker& home)
       home_(home),
       writes_(home.files().writes, node.handle, this),
       settled_task_(on_settled, *this) {
+    closing_.done = [](nfs::client::WriteBehind::Waiter&) noexcept {};
     if (mount.options.no_ac) writes_.always_through();
 }
 
@@ -79,6 +80,11 @@ void FileData::close(OpenFile& file) noexcept {
                                  [&](const auto& one) { return one.get() == &file; });
     NR_ASSERT(it != files_.end());
     files_.erase(it);
+    if (files_.empty() && !clean()) {
+        // What a mapping wrote after the last flush: nobody else would ask for its COMMIT.
+        writes_.stop_waiting(closing_);
+        static_cast<void>(writes_.sync(closing_));
+    }
     maybe_end();
 }
 
@@ -109,6 +115,11 @@ void FileData::progressed() noexcept {
     const bool unwritten = writes_.unwritten();
     if (unwritten && !node_.unwritten) end_at_server_ = node_.attributes.now().size;
     node_.unwritten = unwritten;
+    if (!unwritten && std::exchange(failures_, writes_.error_seq()) != writes_.error_seq()) {
+        // What was lost is neither in the file nor a part of its size, as had been believed.
+        node_.attributes.expire();
+        mount_.invalidate_data(node_);
+    }
     if (!pin_ || !clean() || std::exchange(settled_ready_, true)) return;
     home_.loop().ready(settled_task_);
 }
@@ -127,17 +138,14 @@ void FileData::on_settled(Task& task) noexcept {
     self.maybe_end();
 }
 
-void FileData::when_written(Waiter& waiter) noexcept {
+bool FileData::when_written(Waiter& waiter) noexcept {
     waiter.done = on_written;
-    // As long as Node::unwritten, there is something to wait for.
-    const bool at_once = writes_.flush(waiter);
-    NR_ASSERT(!at_once);
+    return writes_.flush(waiter);
 }
 
-void FileData::when_durable(Waiter& waiter) noexcept {
+bool FileData::when_durable(Waiter& waiter) noexcept {
     waiter.done = on_written;
-    const bool at_once = writes_.sync(waiter);
-    NR_ASSERT(!at_once);
+    return writes_.sync(waiter);
 }
 
 void FileData::on_written(nfs::client::WriteBehind::Waiter& waiter) noexcept {

@@ -48,7 +48,7 @@ class FileData final : public FileState, public nfs::client::DataObserver {
     Node& node() noexcept { return node_; }
     nfs::client::WriteBehind& writes() noexcept { return writes_; }
     OpenFile& open(const Caller& who, int flags);
-    // May end this object.
+    // What is not durable when the last one goes, becomes so. May end this object.
     void close(OpenFile& file) noexcept;
     // A write was taken, or was done.
     void took(std::uint64_t offset, std::uint64_t size) noexcept;
@@ -58,9 +58,9 @@ class FileData final : public FileState, public nfs::client::DataObserver {
     bool clean() const noexcept { return !writes_.dirty() && !writes_.unwritten(); }
 
     // FileState
-    void when_written(Waiter& waiter) noexcept override;
+    bool when_written(Waiter& waiter) noexcept override;
     bool durable() const noexcept override { return clean(); }
-    void when_durable(Waiter& waiter) noexcept override;
+    bool when_durable(Waiter& waiter) noexcept override;
     void stop_waiting(Waiter& waiter) noexcept override;
     void drop_ahead() noexcept override;
 
@@ -90,6 +90,8 @@ class FileData final : public FileState, public nfs::client::DataObserver {
     std::vector<std::unique_ptr<OpenFile>> files_;
     std::uint64_t end_at_server_ = 0;  // while something is unwritten: at least so far
     NodePin pin_;                      // while something is not durable
+    std::uint64_t failures_ = 0;       // WriteBehind::error_seq, as far as it was acted upon
+    nfs::client::WriteBehind::Waiter closing_;  // since the last one went
     bool settled_ready_ = false;
     SettledTask settled_task_;
 };

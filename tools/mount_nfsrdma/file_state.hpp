@@ -17,11 +17,14 @@ class FileState {
     FileState(const FileState&) = delete;
     FileState& operator=(const FileState&) = delete;
 
-    // Once, never from inside; only while Node::unwritten.
-    virtual void when_written(Waiter& waiter) noexcept = 0;
+    // True: there is nothing to wait for. False: `ready` will run, once, never from inside.
+    virtual bool when_written(Waiter& waiter) noexcept = 0;
     // The same for until it is durable; any loop: whether all is.
     virtual bool durable() const noexcept { return true; }
-    virtual void when_durable(Waiter& waiter) noexcept { static_cast<void>(waiter); }
+    virtual bool when_durable(Waiter& waiter) noexcept {
+        static_cast<void>(waiter);
+        return true;
+    }
     virtual void stop_waiting(Waiter& waiter) noexcept = 0;  // no effect when it does not wait
     // Another has changed the file, or a call of ours its size: nothing that was read is valid.
     // Runs with Mount::lock held, on any loop.

@@ -405,8 +405,8 @@ std::unique_ptr<OpenDir> OpenDirs::remove(OpenDir& dir) noexcept {
 }
 
 // A directory has nothing unwritten.
-void OpenDirs::when_written(Waiter& waiter) noexcept {
-    waiter.ready(waiter);
+bool OpenDirs::when_written(Waiter& /*waiter*/) noexcept {
+    return true;
 }
 
 void OpenDirs::stop_waiting(Waiter& /*waiter*/) noexcept {}

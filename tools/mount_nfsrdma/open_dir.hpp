@@ -164,7 +164,7 @@ class OpenDirs final : public FileState {
     std::unique_ptr<OpenDir> remove(OpenDir& dir) noexcept;
     std::uint64_t changes() const noexcept { return changes_; }
 
-    void when_written(Waiter& waiter) noexcept override;
+    bool when_written(Waiter& waiter) noexcept override;
     void stop_waiting(Waiter& waiter) noexcept override;
     void drop_ahead() noexcept override { ++changes_; }
 

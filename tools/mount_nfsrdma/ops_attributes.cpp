@@ -194,9 +194,9 @@ bool ObjectJob::settle() noexcept {
         move_to(*node_->home);
         return false;
     }
-    settled_ = waiting_ = true;
-    node_->file->when_written(waiter_);
-    return false;
+    settled_ = true;
+    waiting_ = !node_->file->when_written(waiter_);
+    return !waiting_;
 }
 
 bool ObjectJob::settle_durably() noexcept {
@@ -205,9 +205,9 @@ bool ObjectJob::settle_durably() noexcept {
         move_to(*node_->home);
         return false;
     }
-    settled_ = waiting_ = true;
-    node_->file->when_durable(waiter_);
-    return false;
+    settled_ = true;
+    waiting_ = !node_->file->when_durable(waiter_);
+    return !waiting_;
 }
 
 void ObjectJob::give_up() noexcept {

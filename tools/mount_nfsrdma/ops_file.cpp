@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <mutex>
 #include <sys/uio.h>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -35,8 +36,13 @@ class ReadJob final : public FileJob {
     void start() noexcept override {
         if (!at_home()) return;
         if (read_.size == 0) return reply_buffer(nullptr, 0);
-        // What was written comes first, and what is being read since before that is too old.
-        if (data().must_wait(read_.offset, read_.size) && !data().writes().flush(waiter_)) {
+        // What was written comes first, and what is being read since before that is too old. Who
+        // reads past all caches reads what stays, whatever becomes of the server.
+        WriteBehind& writes = data().writes();
+        const bool durably =
+            (file().flags & O_DIRECT) != 0 && writes.dirty_in(read_.offset, read_.size);
+        const bool must_wait = durably || data().must_wait(read_.offset, read_.size);
+        if (must_wait && !(durably ? writes.sync(waiter_) : writes.flush(waiter_))) {
             state_ = State::flushing;
             return;
         }
@@ -111,7 +117,7 @@ class WriteJob final : public FileJob {
             static_cast<Write&>(write).job->done();
         };
         waiter_.wake = on_wake;
-        append_ = (info.flags & O_APPEND) != 0 && info.writepage == 0;
+        flags_ = info.writepage == 0 ? info.flags : 0;
     }
     void start() noexcept override {
         if (returning_) return finish();
@@ -124,8 +130,12 @@ class WriteJob final : public FileJob {
     void give_up() noexcept override {
         if (state_ == State::waiting) {
             worker().client().xprt().stop_waiting(waiter_);
-        } else if (state_ != State::queued || !data().writes().cancel(write_)) {
+        } else if (state_ != State::queued) {
             return;
+        } else if (!data().writes().cancel(write_)) {
+            // It goes on, and may make the file longer than the kernel believes.
+            data().took(write_.offset, size_);
+            mount().invalidate_data(node());
         }
         end(EINTR);
     }
@@ -156,12 +166,10 @@ class WriteJob final : public FileJob {
     }
     void write() noexcept {
         write_.data = write_.payload.memory().first(size_);
-        const std::uint64_t size = node().attributes.now().size;
-        if (append_ && write_.offset < size) {
-            // Somebody else has made it longer, and the kernel does not know yet.
-            write_.offset = append_offset(write_.offset, size);
-            mount().invalidate_data(node());
-        }
+        const std::uint64_t asked = std::exchange(
+            write_.offset, append_offset(write_.offset, node().attributes.now().size, flags_));
+        // Somebody else has made it longer or shorter, and the kernel does not know yet.
+        if (asked != write_.offset) mount().invalidate_data(node());
         if (write_.offset > mount().limits.file_max - size_) return end(EFBIG);
         state_ = State::queued;
         if (data().writes().write(write_)) done();
@@ -191,7 +199,8 @@ class WriteJob final : public FileJob {
     sunrpc::Payload payload_;
     const std::uint32_t size_;
     Worker* origin_ = nullptr;  // who has read it, if that is not the file's own loop
-    bool returning_ = false, append_ = false;
+    int flags_ = 0;             // O_*, where they say where it goes
+    bool returning_ = false;
     Write write_;
     Waiter waiter_;
 };
@@ -216,8 +225,8 @@ void on_write(fuse_req_t req, fuse_ino_t /*ino*/, const char* /*bytes*/, std::si
 
 }  // namespace
 
-std::uint64_t append_offset(std::uint64_t at, std::uint64_t size) noexcept {
-    return std::max(at, size);
+std::uint64_t append_offset(std::uint64_t at, std::uint64_t size, int flags) noexcept {
+    return (flags & (O_APPEND | O_DIRECT)) == O_APPEND ? size : at;
 }
 
 bool is_writable(int flags) noexcept {

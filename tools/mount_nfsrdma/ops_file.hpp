@@ -16,9 +16,10 @@ struct RightsWanted {
 };
 RightsWanted rights_wanted(int flags) noexcept;
 bool is_writable(int flags) noexcept;
-// Where a write goes: with O_APPEND, behind all that is known to be there. `at` is what the kernel
-// believes.
-std::uint64_t append_offset(std::uint64_t at, std::uint64_t size) noexcept;
+// Where a write goes that the kernel, with its `flags` of O_*, believes to belong at `at`: with
+// O_APPEND, to the end of what is known to be there. Not with O_DIRECT: then parts of one write,
+// and many of them, are under way together, and each has its own place.
+std::uint64_t append_offset(std::uint64_t at, std::uint64_t size, int flags) noexcept;
 
 OpenFile& open_file(const fuse_file_info& info) noexcept;
 // Makes an open file of `node`, whose opens are counted already, and tells the kernel how to keep

@@ -138,9 +138,17 @@ class CreateJob final : public Job {
           directory_(mount().nodes, directory),
           name_(name),
           mode_(mode),
-          info_(info) {}
+          info_(info) {
+        waiter_.job = this;
+        waiter_.ready = [](FileState::Waiter& waiter) noexcept {
+            CreateJob& job = *static_cast<Waiter&>(waiter).job;
+            job.waiting_ = false;
+            job.truncate();
+        };
+    }
     void start() noexcept override {
         if (granted_) return reply();
+        if (truncating_) return truncate();
         const int error = error_of_name(mount(), name_);
         if (error != 0) return fail(error);
         create_.args.where = place(*directory_, name_);
@@ -151,8 +159,17 @@ class CreateJob final : public Job {
         changing_.begin(mount(), *directory_);
         call<&CreateJob::created>(create_);
     }
+    void give_up() noexcept override {
+        if (!waiting_) return;
+        waiting_ = false;
+        node_->file->stop_waiting(waiter_);
+        fail(EINTR);
+    }
 
   private:
+    struct Waiter final : FileState::Waiter {
+        CreateJob* job = nullptr;
+    };
     void created() noexcept {
         const bool ok = create_.outcome.ok();
         if (create_.outcome.rpc) {
@@ -208,6 +225,17 @@ class CreateJob final : public Job {
         if (error != 0) return fail(error);
         // The kernel believes that it was made just now, and empty.
         if ((info_.flags & O_TRUNC) == 0) return opened();
+        truncating_ = true;
+        truncate();
+    }
+    // What is on its way, or might have to be written anew, would make it longer again.
+    void truncate() noexcept {
+        if (!settled_ && node_->file != nullptr && !node_->file->durable()) {
+            if (node_->home != &worker()) return move_to(*node_->home);
+            settled_ = true;
+            waiting_ = !node_->file->when_durable(waiter_);
+            if (waiting_) return;
+        }
         setattr_.args.object = node_->handle.view();
         setattr_.args.new_attributes.size.set_it = TRUE;
         node_->attributes.begin_change();
@@ -243,6 +271,8 @@ class CreateJob final : public Job {
     const mode_t mode_;
     fuse_file_info info_;
     bool existing_ = false, granted_ = false;
+    bool truncating_ = false, settled_ = false, waiting_ = false;
+    Waiter waiter_;
     Changing changing_;
     Permission permission_;
     nfs::client::CreateOp create_;

@@ -82,8 +82,8 @@ void EntryJob::settle() noexcept {
     if (!node.unwritten || waited_) return reply_entry(*directory_, name_, node);
     NR_ASSERT(node.home != nullptr && node.file != nullptr);
     if (node.home != &worker()) return move_to(*node.home);
-    waiting_ = true;
-    node.file->when_written(waiter_);
+    waiting_ = !node.file->when_written(waiter_);
+    if (!waiting_) on_written(waiter_);
 }
 
 void EntryJob::on_written(FileState::Waiter& waiter) noexcept {

@@ -52,6 +52,8 @@ struct Observed final : DataObserver {
     void read_answered(std::uint64_t, const post_op_attr*) noexcept override {}
     bool locked = false;
     std::uint64_t sent = 0, with_data = 0, open = 0;
+    void progressed() noexcept override { ++times_progressed; }
+    std::uint64_t times_progressed = 0;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
     ReadAhead* ahead = nullptr;  // of the same file
 };
@@ -280,6 +282,69 @@ TEST_F(WriteBehindTest, WaiterThatStopsIsNotCalled) {
     file->stop_waiting(one);
     ASSERT_TRUE(world.run_until([&] { return two.times != 0; }));
     EXPECT_EQ(one.times, 0);
+}
+
+// It goes on, and is waited for, without its writer; its memory is not the writer's.
+TEST_F(WriteBehindTest, WriteThatGoesThroughIsTakenBackToo) {
+    file->always_through();
+    EXPECT_FALSE(write(0, 100, 1));
+    EXPECT_FALSE(write(100, 100, 2));
+    ASSERT_TRUE(world.run_until([&] { return budget->counters().through == 1; }));
+    {
+        const std::lock_guard guard(observed);
+        EXPECT_FALSE(file->cancel(*writers[0]));
+    }
+    EXPECT_EQ(fake.writes, 0u);
+    EXPECT_TRUE(file->unwritten());
+    sync(*file);
+    EXPECT_EQ(writers[0]->times, 0);
+    EXPECT_EQ(writers[1]->times, 1);
+    expect_bytes(0, 100, 1);
+    expect_bytes(100, 100, 2);
+    EXPECT_EQ(file->error_seq(), 0u);
+}
+
+TEST_F(WriteBehindTest, FailureOfWhatNobodyWaitsForIsKept) {
+    file->always_through();
+    fake.write_status = NFS3ERR_NOSPC;
+    EXPECT_FALSE(write(0, 100));
+    ASSERT_TRUE(world.run_until([&] { return budget->counters().through == 1; }));
+    {
+        const std::lock_guard guard(observed);
+        EXPECT_FALSE(file->cancel(*writers[0]));
+    }
+    sync(*file);
+    EXPECT_EQ(file->error_seq(), 1u);
+    EXPECT_EQ(file->error().status, NFS3ERR_NOSPC);
+    EXPECT_FALSE(file->unwritten());
+}
+
+// Who asks between that and the next turn of the loop knows that there is nothing to wait for.
+TEST_F(WriteBehindTest, TakingBackTheLastOneIsToldAtOnce) {
+    file->always_through();
+    EXPECT_FALSE(write(0, 100));
+    const std::uint64_t before = observed.times_progressed;
+    {
+        const std::lock_guard guard(observed);
+        EXPECT_TRUE(file->cancel(*writers[0]));
+    }
+    EXPECT_FALSE(file->unwritten());
+    EXPECT_EQ(observed.times_progressed, before + 1);
+    writers[0]->payload.reset();
+    world.run_idle();
+    EXPECT_EQ(fake.writes, 0u);
+}
+
+// What is not durable yet, answered or not.
+TEST_F(WriteBehindTest, DirtyUntilItIsDurable) {
+    EXPECT_TRUE(write(kRun, kRun));
+    EXPECT_TRUE(file->dirty_in(kRun + 5, 1));
+    ASSERT_TRUE(world.run_until([&] { return !file->unwritten(); }));
+    EXPECT_FALSE(file->unwritten_in(kRun + 5, 1));
+    EXPECT_TRUE(file->dirty_in(kRun + 5, 1));
+    EXPECT_FALSE(file->dirty_in(0, kRun));
+    sync(*file);
+    EXPECT_FALSE(file->dirty_in(kRun + 5, 1));
 }
 
 TEST_F(WriteBehindTest, EachAnswerTellsOfWhatItIs) {

@@ -35,8 +35,19 @@ TEST(OpsFile, OnlyWhatIsOpenForWritingIsWritable) {
 
 // cases B114: what is appended goes behind all that is known to be there, never into a hole.
 TEST(OpsFile, B114AppendGoesBehindWhatIsThere) {
-    EXPECT_EQ(append_offset(0, 236), 236u);
-    EXPECT_EQ(append_offset(236, 236), 236u);
+    constexpr int kAppend = O_WRONLY | O_APPEND;
+    EXPECT_EQ(append_offset(0, 236, kAppend), 236u);
+    EXPECT_EQ(append_offset(236, 236, kAppend), 236u);
+    // Another has cut it off, and the kernel does not know.
+    EXPECT_EQ(append_offset(7, 0, kAppend), 0u);
+}
+
+TEST(OpsFile, WritesWithoutAppendOrWithDirectStayWhereTheyAre) {
+    EXPECT_EQ(append_offset(7, 0, O_WRONLY), 7u);
+    EXPECT_EQ(append_offset(7, 236, O_WRONLY), 7u);
+    // A later part of one write may come before the earlier ones.
+    EXPECT_EQ(append_offset(1 << 20, 0, O_WRONLY | O_APPEND | O_DIRECT), 1u << 20);
+    EXPECT_EQ(append_offset(0, 1 << 20, O_WRONLY | O_APPEND | O_DIRECT), 0u);
 }
 
 }  // namespace
