@@ -147,4 +147,11 @@ std::vector<Node*> NodeTable::silly_ones() {
     return found;
 }
 
+std::vector<Node*> NodeTable::with_data() {
+    std::vector<Node*> found;
+    for (const auto& node : nodes_)
+        if (node != nullptr && node->file != nullptr) found.push_back(node.get());
+    return found;
+}
+
 }  // namespace nfsrdma::mount

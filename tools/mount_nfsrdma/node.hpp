@@ -53,8 +53,9 @@ class Node {
     // Another has changed it since the kernel was last answered an open of it: the attributes that
     // the kernel believes may be older than that, whatever the notifier has got to.
     bool attributes_stale = false;
-    bool unwritten = false;    // WRITEs of it have no answer yet: `file` knows when they have
-    bool silly_going = false;  // its hidden name is being removed
+    bool unwritten = false;       // WRITEs of it have no answer yet: `file` knows when they have
+    bool silly_going = false;     // its hidden name is being removed
+    bool silly_in_doubt = false;  // nobody knows whether it has got its hidden name
     // Unlinks of it, and renames over it, that are under way and do not hide it: none of them saw
     // it open.
     std::uint32_t removals = 0;
@@ -109,6 +110,8 @@ class NodeTable {
     std::size_t size() const noexcept { return by_handle_.size(); }
     // Those that are renamed and wait for their last close, at the end of the mount.
     std::vector<Node*> silly_ones();
+    // Those that have `file`.
+    std::vector<Node*> with_data();
     // Runs before a node dies: whoever has it queued takes it out.
     void (*ending)(void* arg, Node& node) noexcept = nullptr;
     void* arg = nullptr;

@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "base/assert.hpp"
+#include "base/log.hpp"
 #include "tools/mount_nfsrdma/address.hpp"
+#include "tools/mount_nfsrdma/file_data.hpp"
 #include "tools/mount_nfsrdma/ops.hpp"
 #include "tools/nfsrdma/patience.hpp"
 
@@ -25,7 +27,9 @@ namespace nfsrdma::mount {
 namespace {
 
 constexpr std::uint64_t kGoodbyeNs = 3 * kNsPerSec;
-constexpr std::uint64_t kCourtesyNs = kNsPerSec;  // for calls of the end of a mount
+constexpr std::uint64_t kCourtesyNs = kNsPerSec;       // for calls of the end of a mount
+constexpr std::uint64_t kWriteBackNs = 5 * kNsPerSec;  // for what was written and not closed
+constexpr std::uint64_t kTurnNs = 2 * kNsPerMs;        // of one loop, while others run as well
 constexpr double kMountMaxS = 10;
 constexpr std::uint32_t kPage = 4096;
 constexpr std::chrono::seconds kStatsPatience{2};
@@ -165,7 +169,7 @@ bool World::ask(const SockAddr& server, std::string& why, bool& again) {
 World::~World() {
     if (!close()) {
         (void)std::fflush(nullptr);
-        ::_exit(session_ != nullptr ? kExitOk : kExitFailed);  // what does not end is the server's
+        ::_exit(status_);  // what does not end is the server's
     }
 }
 
@@ -206,6 +210,7 @@ bool World::mount_here(std::string& why) {
     mount_->notifier.start(session_);
     for (std::size_t i = 0; i < workers_.size(); ++i)
         workers_[i]->serve(fds[i], session_);
+    status_ = kExitOk;
     return true;
 }
 
@@ -305,23 +310,74 @@ void World::remove_leftovers() {
             leftovers.push_back({node->silly_parent->handle, node->silly_name, node->silly_caller});
     }
     Worker& worker = *workers_.front();
+    const std::uint64_t deadline = mount_->now_ns() + kCourtesyNs;
     for (Leftover& leftover : leftovers) {
-        if (!worker.client().xprt().connected()) return;
+        const std::uint64_t now = mount_->now_ns();
+        if (!worker.client().xprt().connected() || now >= deadline) return;
         nfs::client::RemoveOp remove;
         remove.sys = leftover.who.get();
         remove.args.object.dir = leftover.directory.view();
         remove.args.object.name = leftover.name.data();
-        (void)worker.wait_for(remove, kCourtesyNs);
+        if (!worker.wait_for(remove, deadline - now).rpc) return;
     }
 }
 
+bool World::run_until(std::function<bool()> done, std::uint64_t deadline_ns) {
+    const RealClock clock;
+    const auto is_done = [](void* arg) { return (*static_cast<std::function<bool()>*>(arg))(); };
+    while (!done()) {
+        if (clock.now_ns() >= deadline_ns) return false;
+        for (const auto& worker : workers_)
+            (void)worker->loop().run_until(is_done, &done, kTurnNs);
+    }
+    return true;
+}
+
+// What was written through mmap(2) and closed, or whose close(2) was given up, and is not durable:
+// nobody waits for it any more, but whoever wrote it believes it safe.
+void World::write_back() {
+    struct Waiter final : nfs::client::WriteBehind::Waiter {
+        FileData* data = nullptr;
+        bool waits = true;
+    };
+    std::vector<std::unique_ptr<Waiter>> waiters;
+    {
+        const std::lock_guard guard(mount_->lock);
+        for (Node* const node : mount_->nodes.with_data()) {
+            if (node->file->durable()) continue;
+            Waiter& waiter = *waiters.emplace_back(std::make_unique<Waiter>());
+            waiter.data = &FileData::of(*mount_, *node, *node->home);
+            waiter.done = [](nfs::client::WriteBehind::Waiter& done) noexcept {
+                static_cast<Waiter&>(done).waits = false;
+            };
+            waiter.waits = !waiter.data->writes().sync(waiter);
+        }
+    }
+    // While it waits, its file stays, and the node.
+    const auto all_done = [&] {
+        const std::lock_guard guard(mount_->lock);
+        return std::none_of(waiters.begin(), waiters.end(), [](const auto& waiter) {
+            return waiter->waits && waiter->data->home().client().xprt().connected();
+        });
+    };
+    (void)run_until(all_done, mount_->now_ns() + kWriteBackNs);
+    const std::lock_guard guard(mount_->lock);
+    std::size_t lost = 0;
+    for (const auto& waiter : waiters) {
+        if (!waiter->waits) continue;
+        ++lost;
+        waiter->data->writes().stop_waiting(*waiter);
+    }
+    if (lost != 0) log::warn("{} files are not written: the server does not answer", lost);
+}
+
 bool World::close() {
-    bool home = true;
     if (mount_ != nullptr) {
         mount_->end();
         for (const auto& worker : workers_)
             worker->channel().stop();
         mount_->notifier.stop();
+        write_back();
         remove_leftovers();
     }
     if (mounts_ != nullptr && workers_.front()->client().xprt().connected()) {
@@ -329,8 +385,12 @@ bool World::close() {
         (void)mounts_->umnt(options_.export_path);
     }
     for (const auto& worker : workers_)
-        home = worker->close(kGoodbyeNs) && home;
-    if (!home) return false;
+        worker->hang_up();
+    const auto all_home = [this] {
+        return std::all_of(workers_.begin(), workers_.end(),
+                           [](const auto& worker) { return worker->idle(); });
+    };
+    if (!run_until(all_home, RealClock().now_ns() + kGoodbyeNs)) return false;
     if (session_ != nullptr) {
         fuse_session_unmount(session_);
         fuse_session_destroy(session_);

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -40,6 +41,9 @@ class World {
     bool ask(const SockAddr& server, std::string& why, bool& again);
     int clone(int fd);
     bool close();
+    // Runs all loops until `done`, or until then by the clock. Whether it is.
+    bool run_until(std::function<bool()> done, std::uint64_t deadline_ns);
+    void write_back();
     void remove_leftovers();
 
     MountOptions options_;
@@ -50,6 +54,7 @@ class World {
     ServerLimits limits_;
     fuse_session* session_ = nullptr;
     std::uint64_t began_ns_ = 0;
+    int status_ = kExitFailed;  // of the process, when it cannot end in order
     std::vector<std::thread> threads_;
     std::vector<UniqueFd> clones_;
 };
