@@ -217,6 +217,68 @@ except Interrupted: sys.exit(7)' "$mnt/dir"
     no_mount_process "$mnt"
 }
 
+# More writers than there is memory for, and a server that is dead: who is killed ends, and with umount -f the process.
+dead_server_and_writers() {
+    local pid i writers=()
+    again
+    mount_export "$mnt" "hard$more"
+    pid=$(mount_pids "$mnt")
+    mkdir "$export/many"
+    for i in $(seq 40); do
+        (until [ -e "$work/dead" ]; do sleep 0.1; done
+        exec dd if=/dev/zero bs=1M count=64) >"$mnt/many/$i" 2>/dev/null &
+        writers+=("$!")
+    done
+    pids+=("${writers[@]}")
+    for _ in $(seq $((100 * roomy))); do [ "$(ls "$export/many" | wc -l)" -lt 40 ] || break; sleep 0.1; done
+    kill_server
+    touch "$work/dead"
+    sleep 3
+    for i in "${writers[@]}"; do kill -0 "$i" 2>/dev/null || fail "a writer of 64 MiB did not wait for the server"; done
+    # One of many first: the others stay.
+    kill -KILL "${writers[0]}"
+    ends_within 10 "${writers[0]}" "one of 40 writers that was killed"
+    kill -0 "${writers[1]}" 2>/dev/null || fail "another writer has ended"
+    for i in "${writers[@]:1:38}"; do kill -KILL "$i"; done
+    for i in "${writers[@]:0:39}"; do ends_within 15 "$i" "one of 39 writers that were killed"; done
+    limited 15 umount -f "$mnt" 2>/dev/null || true
+    ! is_mounted "$mnt" || limited 15 umount -l "$mnt" || fail "umount -l with writers"
+    kill -KILL "${writers[39]}" 2>/dev/null || true
+    ends_within 15 "${writers[39]}" "the last of 40 writers after umount -f"
+    wait "${writers[@]}" 2>/dev/null || true
+    ends_within 20 "$pid" "the process of a mount with 40 writers"
+    no_mount_process "$mnt"
+    echo "dead server: 40 writers ended"
+}
+
+# Pages that were stored to after close(2): no flush tells of them, and umount comes at once.
+written_by_mmap() {
+    local pid
+    again
+    mount_export "$mnt" "hard$more"
+    pid=$(mount_pids "$mnt")
+    python3 - "$mnt/mapped" <<'END' || fail "mmap"
+import mmap, os, sys
+SIZE = 48 << 20
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR, 0o644)
+os.ftruncate(fd, SIZE)
+memory = mmap.mmap(fd, SIZE)
+os.close(fd)
+for at in range(0, SIZE, 1 << 16):
+    memory[at:at + (1 << 16)] = b"%016d" % at * 4096
+os._exit(0)
+END
+    umount "$mnt" || fail "umount after a map was written"
+    ends_within 30 "$pid" "the process of a mount with bytes that nobody closed"
+    python3 - "$export/mapped" <<'END' || fail "bytes that were stored to a map are lost by umount"
+import sys
+data = open(sys.argv[1], "rb").read()
+sys.exit(data != b"".join(b"%016d" % at * 4096 for at in range(0, 48 << 20, 1 << 16)))
+END
+    end_serving
+    echo "a map: its bytes outlive umount"
+}
+
 # B121: the process of the mount is killed.
 process_killed() {
     local pid status=0
@@ -261,6 +323,8 @@ if ours; then
 fi
 if [ "$(id -u)" = 0 ]; then
     ! ours || dead_server
+    ! ours || dead_server_and_writers
+    written_by_mmap
     process_killed
 fi
 echo ok
