@@ -89,11 +89,14 @@ server_goes_and_comes() {
         wait "${job%%:*}" || { cat "$work/job-$(tr ' ' - <<<"${job#*:}").log" >&2; fail "${job#*:}: an error, or other bytes, after $kills kills"; }
     done
     echo "recovery: $kills kills, $(cat "$work/copies-1") + $(cat "$work/copies-2") copies, $(wc -l <"$work/appended") appends, no error"
-    # What was open before a restart is open after it, with its offset.
-    exec 8<"$mnt/appended" 9>>"$mnt/appended"
+    # What was open before a restart is open after it, with its offset; also what nobody has read of it.
+    head -c 3000000 /dev/urandom >"$export/large"
+    exec 7<"$mnt/large" 8<"$mnt/appended" 9>>"$mnt/appended"
     read -r _ <&8
     kill_server
-    again 8<&- 9>&-
+    again 7<&- 8<&- 9>&-
+    limited 60 tail -c 100000 <&7 | cmp - <(tail -c 100000 "$export/large") || fail "the end of an open file after a restart"
+    exec 7<&-
     read -r line <&8
     [ "$line" = "line 2" ] || fail "an open file after a restart: '$line'"
     echo "after restart" >&9
@@ -103,6 +106,9 @@ server_goes_and_comes() {
     end_serving
 }
 
+reconnects() {
+    limited 30 "$BIN/nfsrdma" stats --json "$mnt" | python3 -c 'import json, sys; print(json.load(sys.stdin)["transport"]["reconnects"])'
+}
 # Nobody talks for a while: B105.
 idle() {
     again --idle-timeout 2
@@ -111,6 +117,7 @@ idle() {
     sleep 5
     limited 30 stat "$mnt/idle" >/dev/null || fail "B105: stat after the server closed an idle connection"
     [ "$(limited 30 cat "$mnt/idle")" = text ] || fail "B105: cat"
+    [ "$(reconnects)" -ge 1 ] || fail "B105: the server has closed no connection"
     # A server that is away costs no time of the processor.
     kill_server
     local pid before after
@@ -203,11 +210,16 @@ except Interrupted: sys.exit(7)' "$mnt/dir"
     # And with bytes that were never written: they are lost, and the process still ends.
     mount_export "$mnt" "hard$more"
     pid=$(mount_pids "$mnt")
-    kill_server
-    dd if=/dev/zero of="$mnt/dir/lost" bs=1M count=64 2>"$work/blocked.err" &
+    # Opened before, by the writer alone: whoever has it open waits for the bytes when it closes it, also by its end.
+    (until [ -e "$work/lost" ]; do sleep 0.1; done
+    exec dd if=/dev/zero bs=1M count=64) >"$mnt/dir/lost" 2>"$work/blocked.err" &
     blocked=$!
     pids+=("$blocked")
-    sleep 1
+    for _ in $(seq $((100 * roomy))); do [ ! -e "$export/dir/lost" ] || break; sleep 0.1; done
+    kill_server
+    touch "$work/lost"
+    sleep 2
+    kill -0 "$blocked" 2>/dev/null || fail "64 MiB are written without a server: $(cat "$work/blocked.err")"
     limited 15 umount -f "$mnt" 2>/dev/null || true
     ! is_mounted "$mnt" || limited 15 umount -l "$mnt" || fail "umount -l with a writer"
     kill -KILL "$blocked" 2>/dev/null || true
@@ -298,8 +310,10 @@ process_killed() {
     [ "$(cat "$mnt/before")" = text ] || fail "B121: mounted again, but no file"
     # SIGTERM ends it in order: what was written is at the server, and the directory is free.
     pid=$(mount_pids "$mnt")
-    echo last >"$mnt/last"
+    exec 8>"$mnt/last"
+    echo last >&8
     kill -TERM "$pid"
+    exec 8>&-
     ends_within 20 "$pid" "the process of the mount at SIGTERM"
     ! is_mounted "$mnt" || limited 10 umount "$mnt" || fail "umount after SIGTERM"
     [ "$(cat "$export/last")" = last ] || fail "SIGTERM lost what was written"
