@@ -187,7 +187,7 @@ set_over_data() {
     rm "$mnt/copy"
 }
 
-# Who may read a directory, where the kernel does not look and the server is asked.
+# Who may read a directory: where the kernel looks, and where it does not and the server is asked.
 rights() {
     [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || return 0
     mkdir -m 0700 "$export/own"
@@ -203,6 +203,8 @@ rights() {
     limited 30 "${as[@]}" ls "$mnt/own" >/dev/null || fail "the owner may not read"
     fails_with "Operation not permitted" "${as[@]}" chown 0 "$mnt/own"
     fails_with "not supported" python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.x", b"y")' "$mnt/through/f"
+    chmod 0755 "$export/through"
+    rm -r "$export/own" "$export/through"
 }
 
 remount
@@ -214,6 +216,10 @@ links
 numbers
 set_over_data
 rights
+if [ "$mount_by" = nfsrdma ]; then
+    remount no_default_permissions
+    rights
+fi
 unmount "$mnt"
 end_serving
 echo "attributes and directories of a mount: ok"

@@ -325,6 +325,8 @@ replaced_at_the_server() {
     rm -r "$export/dir"
     mkdir "$export/dir"
     echo two >"$export/dir/f"
+    # Listed before anything in it is looked up, and at once: it was asked for at its opening.
+    is "listing of a directory that was replaced" f "$(ls "$mnt/dir")"
     soon "a directory that was replaced" sh -c "[ \"\$(cat '$mnt/dir/f' 2>/dev/null)\" = two ]"
     rm -r "$mnt/dir"
     # Taken away under an open file: that is not there any more, and the mount goes on.

@@ -89,6 +89,13 @@ bool OpenDir::find(std::uint64_t offset, Place& place) noexcept {
         return true;
     }
     if (offset == 0) return false;
+    if (offset == kDot || offset == kDotDot) {
+        // Also where the server's own stand in the place of ours, and nothing has that cookie.
+        Reply* const start = reply_from(0, State::here);
+        const std::size_t behind = offset == kDot ? 1 : 2;
+        if (start != nullptr) place = {start, std::min(behind, start->items.size())};
+        return start != nullptr;
+    }
     for (Reply& reply : replies_) {
         if (reply.state != State::here) continue;
         if (offset == reply.last) {

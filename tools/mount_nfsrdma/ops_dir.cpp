@@ -24,8 +24,9 @@ bool is_dots(const char* name) noexcept {
     return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0;
 }
 
-// Opens, for who may read it. Where the kernel checks that, or the server has said so before, there
-// is nothing to ask.
+// Opens, for who may read it. Where the kernel checks that, or the server has said so before, the
+// server is asked whether the directory is still there, and still as it was (close-to-open): when
+// another has its place, the kernel looks up again at ESTALE.
 class OpendirJob final : public Job {
   public:
     OpendirJob(Worker& at, fuse_req_t request, fuse_ino_t ino, const fuse_file_info& info)
@@ -33,14 +34,18 @@ class OpendirJob final : public Job {
     void start() noexcept override {
         Node& node = *node_;
         if (mount().options.default_permissions) {
-            open();
+            revalidate();
             return;
         }
         if (node.access != nullptr) {
             const auto rights =
                 node.access->find(caller(), node.attributes.now().ctime, mount().now_ns());
             if (rights) {
-                conclude(*rights);
+                if ((*rights & ACCESS3_READ) != 0) {
+                    revalidate();
+                } else {
+                    fail(EACCES);
+                }
                 return;
             }
         }
@@ -70,6 +75,23 @@ class OpendirJob final : public Job {
             fail(EACCES);
         }
     }
+    void revalidate() noexcept {
+        if (!mount().options.cto) {
+            open();
+            return;
+        }
+        getattr_.args.object = node_->handle.view();
+        call<&OpendirJob::revalidated>(getattr_);
+    }
+    void revalidated() noexcept {
+        if (!getattr_.outcome.ok()) {
+            node_->attributes.expire();
+            fail(getattr_);
+            return;
+        }
+        mount().take(*node_, getattr_.attributes(), order());
+        open();
+    }
     void open() noexcept {
         Node& node = *node_;
         OpenDir& dir = OpenDirs::of(node).add(
@@ -85,6 +107,7 @@ class OpendirJob final : public Job {
     NodePin node_;
     fuse_file_info info_;
     nfs::client::AccessOp op_;
+    nfs::client::GetattrOp getattr_;
 };
 
 // Keeps a directory that is closed until calls of it that are under way have ended.

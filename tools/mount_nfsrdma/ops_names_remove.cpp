@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 
 #include "tools/mount_nfsrdma/ops_names.hpp"
@@ -87,8 +88,8 @@ class RmdirJob final : public Job {
     }
 
   private:
-    static constexpr std::uint64_t kLookNs = kNsPerMs;
-    static constexpr std::uint32_t kLooksMax = 100;
+    static constexpr std::uint64_t kFirstPauseNs = kNsPerMs, kPauseMaxNs = 20 * kNsPerMs;
+    static constexpr std::uint64_t kPatienceNs = 2 * kNsPerSec;
 
     // Hidden names whose removal the last close has begun do not count: close(2) does not wait for
     // it, so that rmdir(2) has to.
@@ -122,13 +123,19 @@ class RmdirJob final : public Job {
         if (not_empty && child_ && may_become_empty()) return look_later();
         fail(rmdir_);
     }
-    // Another loop may have read the last close before this loop has read this, and not have looked
-    // at it yet.
+    // close(2) does not wait for the kernel's word of it: that may be on its way, or be read by
+    // another loop.
     bool may_become_empty() noexcept {
         if (child_->silly_removals != 0) return true;
-        return had_hidden_ && mount().workers.size() > 1 && ++looks_ < kLooksMax;
+        if (!had_hidden_) return false;
+        const std::uint64_t now = worker().loop().now_ns();
+        if (until_ns_ == 0) until_ns_ = now + kPatienceNs;
+        return now < until_ns_;
     }
-    void look_later() noexcept { worker().loop().arm(timer_, worker().loop().now_ns() + kLookNs); }
+    void look_later() noexcept {
+        worker().loop().arm(timer_, worker().loop().now_ns() + pause_ns_);
+        pause_ns_ = std::min(pause_ns_ * 2, kPauseMaxNs);
+    }
 
     struct LookTimer final : Timer {
         LookTimer(Fire go, RmdirJob& owner) noexcept : Timer(go), job(owner) {}
@@ -138,8 +145,9 @@ class RmdirJob final : public Job {
     std::string name_;
     nfs::client::RmdirOp rmdir_;
     Changing changing_;
-    std::uint32_t looks_ = 0;
-    bool had_hidden_ = false;  // when it was asked last
+    std::uint64_t pause_ns_ = kFirstPauseNs;
+    std::uint64_t until_ns_ = 0;  // since it was not empty for the first time
+    bool had_hidden_ = false;     // when it was asked last
     LookTimer timer_;
 };
 

@@ -147,7 +147,7 @@ Text settle_server(const MountOptions& out) {
 }  // namespace
 
 std::string parse_list(const std::string& list, bool as_root, bool sloppy, MountOptions& options) {
-    State state{options, as_root, {}, {}, {}, {}, {}};
+    State state{options, as_root, {}, {}, {}, {}, {}, {}};
     for (View rest = list; !rest.empty();) {
         const Text one = next_option(rest);
         if (one.empty()) continue;
@@ -156,6 +156,10 @@ std::string parse_list(const std::string& list, bool as_root, bool sloppy, Mount
     options.retry_minutes =
         state.retry_minutes.value_or(options.background ? kBackgroundMinutes : kForegroundMinutes);
     options.device.timeout_s = options.timeo_s;
+    // What the kernel keeps of one user's looks is shown to the others: it has to check who they
+    // are.
+    options.default_permissions =
+        state.permissions.value_or(options.default_permissions || options.allow_other);
     settle_kernel(state);
     if (Text why = settle_times(state); !why.empty()) return why;
     return settle_server(options);

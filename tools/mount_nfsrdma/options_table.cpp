@@ -212,6 +212,10 @@ Text if_root(State& state, View) {
 Text no_remount(State&, View) {
     return "what is mounted cannot be changed: unmount it, and mount it anew";
 }
+Text set_permissions(State& state, bool on) {
+    state.permissions = on;
+    return {};
+}
 Text no_allow_root(State&, View) {
     return "is not possible: allow_other, with default_permissions, is";
 }
@@ -330,8 +334,8 @@ constexpr Option kOptions[] = {
     {"allow_other", kNone, set<&M::allow_other, true>},
     {"no_allow_other", kNone, set<&M::allow_other, false>},
     {"allow_root", kNone, no_allow_root},
-    {"default_permissions", kNone, set<&M::default_permissions, true>},
-    {"no_default_permissions", kNone, set<&M::default_permissions, false>},
+    {"default_permissions", kNone, [](State& s, View) { return set_permissions(s, true); }},
+    {"no_default_permissions", kNone, [](State& s, View) { return set_permissions(s, false); }},
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ struct State {
     MountOptions& out;
     bool as_root;
     std::optional<double> reg_min, reg_max, dir_min, dir_max, retry_minutes;
+    std::optional<bool> permissions;  // default_permissions, or that with "no_"
     bool suid = true, dev = true, exec = true, atime = true, sync = false, dirsync = false;
 };
 

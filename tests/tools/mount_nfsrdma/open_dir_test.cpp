@@ -142,6 +142,19 @@ TEST_F(OpenDirTest, B79WhateverIsSoughtComesNext) {
     EXPECT_FALSE(read(1, names));
 }
 
+TEST_F(OpenDirTest, PlacesOfOurDotsAreFoundWhereTheServerListsItsOwn) {
+    server.serve(kTen, 5);
+    for (const bool before : {true, false}) {
+        Names names;
+        offset = OpenDir::kDot;
+        ASSERT_TRUE(read(1, names)) << before;
+        offset = OpenDir::kDotDot;
+        ASSERT_TRUE(read(1, names)) << before;
+        EXPECT_EQ(names, (Names{"..", "a"})) << before;
+        (void)all();
+    }
+}
+
 TEST_F(OpenDirTest, ListingThatStartsAgainIsAskedForAnew) {
     server.serve({".", "..", "a"}, 9);
     EXPECT_EQ(all(), (Names{".", "..", "a"}));

@@ -99,6 +99,11 @@ TEST(OptionTable, OthersMayUseIt) {
     EXPECT_FALSE(good("no_allow_other").allow_other);
     EXPECT_TRUE(good("allow_other", false).allow_other);
     EXPECT_TRUE(good("default_permissions", false).default_permissions);
+    EXPECT_TRUE(good("allow_other", false).default_permissions);
+    EXPECT_FALSE(good("", false).default_permissions);
+    EXPECT_FALSE(good("allow_other,no_default_permissions", false).default_permissions);
+    EXPECT_FALSE(good("no_default_permissions,allow_other", false).default_permissions);
+    EXPECT_FALSE(good("no_default_permissions,allow_other").default_permissions);
     EXPECT_FALSE(good("no_default_permissions").default_permissions);
     EXPECT_THAT(why("allow_root"), HasSubstr("allow_other"));
 }
