@@ -110,7 +110,7 @@ Node* Mount::node_of(const nfs::client::FileHandle& handle, const fattr3* told,
 
 struct stat Mount::stat_of(const Node& node) const noexcept {
     struct stat out = to_stat(node.attributes.now(), limits.write);
-    if (!node.silly_name.empty() && out.st_nlink != 0) --out.st_nlink;
+    if (!node.silly_name.empty() && !node.silly_in_doubt && out.st_nlink != 0) --out.st_nlink;
     return out;
 }
 

@@ -79,11 +79,21 @@ void EntryJob::found(Node& node) noexcept {
 
 void EntryJob::settle() noexcept {
     Node& node = *node_;
-    if (!node.unwritten || waited_) return reply_entry(*directory_, name_, node);
+    if (!node.unwritten || waited_) {
+        if (name_is_newer(node) && repeats_++ < kRepeatsMax) return look_up();
+        return reply_entry(*directory_, name_, node);
+    }
     NR_ASSERT(node.home != nullptr && node.file != nullptr);
     if (node.home != &worker()) return move_to(*node.home);
     waiting_ = !node.file->when_written(waiter_);
     if (!waiting_) on_written(waiter_);
+}
+
+// A call of ours has changed the directory since that LOOKUP was sent, and gave another the name.
+bool EntryJob::name_is_newer(const Node& node) noexcept {
+    if (named_at_ == 0 || !directory_->attributes.changed_since(named_at_)) return false;
+    const Node* const known = mount().nodes.child(*directory_, name_);
+    return known != nullptr && known != &node;
 }
 
 void EntryJob::on_written(FileState::Waiter& waiter) noexcept {
@@ -106,6 +116,7 @@ void EntryJob::looked_up() noexcept {
         return fail(lookup_);
     }
     mount().take(*directory_, lookup_.res.LOOKUP3res_u.resok.dir_attributes, order());
+    note_lookup();
     found(lookup_.object, lookup_.attributes());
 }
 
@@ -134,6 +145,7 @@ class LookupJob final : public EntryJob {
     void answered() noexcept {
         if (lookup_.outcome.ok()) {
             mount().take(directory(), lookup_.res.LOOKUP3res_u.resok.dir_attributes, order());
+            note_lookup();
             return found(lookup_.object, lookup_.attributes());
         }
         if (!lookup_.outcome.rpc) return fail(lookup_);

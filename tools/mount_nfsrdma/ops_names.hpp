@@ -58,8 +58,11 @@ class EntryJob : public Job {
     void found(const nfs::client::FileHandle& handle, const fattr3* attributes) noexcept;
     void found(Node& node) noexcept;  // with attributes of now
     void look_up() noexcept;
+    // The answer at hand is of a LOOKUP of the name: it may be older than what the name is now.
+    void note_lookup() noexcept { named_at_ = order(); }
 
   private:
+    static constexpr std::uint32_t kRepeatsMax = 3;  // of a LOOKUP that crossed a change
     struct Waiter final : FileState::Waiter {
         EntryJob* job = nullptr;
     };
@@ -67,6 +70,7 @@ class EntryJob : public Job {
     void got_attributes() noexcept;
     void get_attributes(const nfs::client::FileHandle& handle) noexcept;
     void settle() noexcept;
+    bool name_is_newer(const Node& node) noexcept;
     static void on_written(FileState::Waiter& waiter) noexcept;
 
     NodePin directory_, node_;
@@ -76,6 +80,8 @@ class EntryJob : public Job {
     nfs::client::GetattrOp getattr_;
     Waiter waiter_;
     bool waiting_ = false, waited_ = false;
+    std::uint64_t named_at_ = 0;  // order of the LOOKUP that told; 0: none did
+    std::uint32_t repeats_ = 0;
 };
 
 }  // namespace nfsrdma::mount

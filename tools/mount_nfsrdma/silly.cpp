@@ -21,7 +21,7 @@ bool is_hidden_as(const Node& node, const Node& directory, std::string_view name
 
 bool must_hide(const Node& node) noexcept {
     // What is hidden already outlives its other names.
-    return node.opens != 0 && !node.is_dir() && node.silly_name.empty();
+    return node.opens != 0 && !node.is_dir() && (node.silly_name.empty() || node.silly_in_doubt);
 }
 
 bool may_be_going(const Node& node) noexcept {
@@ -130,6 +130,7 @@ void finish_silly(Mount& /*mount*/, Worker& at, Node& node) noexcept {
 
 void reveal(Mount& mount, Node& node) noexcept {
     node.silly_name.clear();
+    node.silly_in_doubt = false;
     node.silly_caller.reset();
     --node.silly_parent->silly_children;
     mount.nodes.unpin(*std::exchange(node.silly_parent, nullptr));
@@ -178,6 +179,10 @@ void HidingJob::linked() noexcept {
         return hidden();
     }
     if (link_.outcome.rpc && link_.outcome.status == NFS3ERR_EXIST) return try_next();
+    if (!link_.outcome.rpc) {
+        done_ = Way::link;
+        keep_hidden(true);
+    }
     if (!link_.outcome.rpc || !may_be_moved(link_.outcome.status))
         return not_hidden(errno_of(link_));
     wanted_ = Way::move;
@@ -218,16 +223,37 @@ void HidingJob::take_rename() noexcept {
 
 void HidingJob::moved() noexcept {
     take_rename();
+    if (!rename_.outcome.rpc) {
+        done_ = Way::move;
+        keep_hidden(true);
+    }
     if (!rename_.outcome.ok()) return not_hidden(errno_of(rename_));
     done_ = Way::move;
     hidden();
 }
 
-void HidingJob::keep_hidden() noexcept {
+// One of two hidden names is enough, and it is the one that is certain.
+bool HidingJob::keep_one(Node& victim, bool in_doubt) noexcept {
+    if (victim.silly_name.empty()) return true;
+    if (!victim.silly_in_doubt) {
+        begin_removal(worker(), victim, *directory_, hidden_, caller());
+        return false;
+    }
+    // Rather a name too many at the server than the loss of what is open.
+    if (in_doubt) return false;
+    const NodePin parent(mount().nodes, *victim.silly_parent);
+    const std::string name = victim.silly_name;
+    const Caller who = victim.silly_caller;
+    reveal(mount(), victim);
+    begin_removal(worker(), victim, *parent, name, who);
+    return true;
+}
+
+void HidingJob::keep_hidden(bool in_doubt) noexcept {
     NR_ASSERT(done_ != Way::none);
     Node& victim = *victim_;
-    // The kernel unlinks one name of a file at a time.
-    NR_ASSERT(victim.silly_name.empty());
+    if (!keep_one(victim, in_doubt)) return;
+    victim.silly_in_doubt = in_doubt;
     mount().nodes.pin(victim);
     mount().nodes.pin(*directory_);
     victim.silly_name = std::move(hidden_);
@@ -252,7 +278,7 @@ void HidingJob::undo() noexcept {
 
 void HidingJob::moved_back() noexcept {
     take_rename();
-    if (!rename_.outcome.ok()) keep_hidden();
+    if (!rename_.outcome.ok()) keep_hidden(!rename_.outcome.rpc);
     undone();
 }
 
@@ -269,7 +295,8 @@ void HidingJob::unlinked() noexcept {
     }
     changing_directory_.end();
     changing_victim_.end();
-    if (!ok) keep_hidden();
+    const bool gone = remove_.outcome.rpc && remove_.outcome.status == NFS3ERR_NOENT;
+    if (!ok && !gone) keep_hidden(!remove_.outcome.rpc);
     undone();
 }
 

@@ -42,7 +42,8 @@ void finish_silly(Mount& mount, Worker& at, Node& node) noexcept;
 void reveal(Mount& mount, Node& node) noexcept;
 
 // A job that first gives something that is open a hidden name: hide(), then hidden() or
-// not_hidden() runs; after hidden(), keep_hidden() makes that its state.
+// not_hidden() runs; after hidden(), keep_hidden() makes that its state. Where the outcome is not
+// known, that has been done before not_hidden().
 class HidingJob : public Job {
   protected:
     using Job::Job;
@@ -54,7 +55,9 @@ class HidingJob : public Job {
     void hide(Node& directory, std::string& name, Node& victim, Way way) noexcept;
     virtual void hidden() noexcept = 0;
     virtual void not_hidden(int error) noexcept = 0;
-    void keep_hidden() noexcept;
+    // `in_doubt`: nobody knows whether it has the name. Whatever it is, it is removed at the last
+    // close; until then an unlink hides it once more.
+    void keep_hidden(bool in_doubt = false) noexcept;
     // Of what hidden() was told of: gives the ordinary name back, and then undone() runs.
     void undo() noexcept;
     virtual void undone() noexcept {}
@@ -70,6 +73,7 @@ class HidingJob : public Job {
     void moved_back() noexcept;
     void unlinked() noexcept;
     void take_rename() noexcept;
+    bool keep_one(Node& victim, bool in_doubt) noexcept;
 
     Node* directory_ = nullptr;
     std::string* name_ = nullptr;

@@ -54,6 +54,15 @@ TEST(Silly, WhatIsHiddenOutlivesItsOtherNames) {
     EXPECT_FALSE(must_hide(tree.file));
 }
 
+TEST(Silly, WhatMayHaveNoHiddenNameIsHiddenOnceMore) {
+    Tree tree;
+    tree.file.opens = 1;
+    tree.file.silly_name = hidden_name(7, 1);
+    tree.file.silly_in_doubt = true;
+    EXPECT_TRUE(must_hide(tree.file));
+    tree.file.opens = 0;
+}
+
 TEST(Silly, HiddenAsIsOfOneDirectory) {
     Tree tree;
     EXPECT_FALSE(is_hidden_as(tree.file, tree.directory, ""));
