@@ -24,10 +24,11 @@ class Ending {
     bool mount(World& world, std::string& why) {
         const std::lock_guard guard(lock_);
         const bool mounted = world.mount_here(why);
-        if (mounted)
+        if (mounted) {
             world_ = &world;
-        else
+        } else {
             unmounted_ = true;
+        }
         return mounted;
     }
     void unmounted() {

@@ -35,7 +35,7 @@ constexpr std::uint32_t kPage = 4096;
 constexpr std::chrono::seconds kStatsPatience{2};
 
 std::string system_trouble(const char* what) {
-    return std::string(what) + ": " + std::strerror(errno);
+    return std::string(what) + ": " + ::strerrordesc_np(errno);
 }
 
 // Of libfuse: fsname, subtype and what the kernel is told.
