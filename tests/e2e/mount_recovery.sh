@@ -143,6 +143,7 @@ soft_ends() { # OPTION ERROR
     echo text >"$mnt/soft"
     head -c 3000000 /dev/urandom >"$mnt/data"
     limited 30 cat "$mnt/soft" >/dev/null
+    exec 8<>"$mnt/data"
     kill_server
     begin=$(date +%s)
     LC_ALL=C limited 60 ls "$mnt/" >/dev/null 2>"$work/err" || status=$?
@@ -151,9 +152,11 @@ soft_ends() { # OPTION ERROR
     says "$2" "$work/err"
     [ "$took" -le $((20 * roomy)) ] || fail "$1,timeo=10,retrans=2 took $took s"
     status=0
-    LC_ALL=C limited 60 dd if=/dev/zero of="$mnt/data" bs=64k count=16 conv=notrunc,fsync 2>"$work/err" || status=$?
+    # Write, fsync or close tells it, of a file that was open before.
+    LC_ALL=C limited 60 dd if=/dev/zero bs=64k count=16 conv=notrunc,fsync >&8 2>"$work/err" || status=$?
     [ "$status" = 1 ] || fail "$1: dd to a dead server: status $status"
     says "$2" "$work/err"
+    exec 8>&-
     echo "$1: '$2' after $took s"
     # The server is back, and so is the mount.
     again

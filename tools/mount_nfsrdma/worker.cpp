@@ -53,7 +53,6 @@ xprtrdma::TransportOptions transport_options(const MountOptions& options) {
     how.connect_timeout_ns = tool::to_ns(std::min(options.timeo_s, kConnectMaxS));
     how.reply_timeout_ns = std::max(tool::to_ns(options.timeo_s), kReplyLeastNs);
     how.recovery.on = true;
-    if (options.patience != Patience::hard) how.recovery.give_up_ns = soft_ns(options);
     return how;
 }
 
