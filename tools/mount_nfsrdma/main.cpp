@@ -63,7 +63,6 @@ class Ending {
 std::string counters_of(World& world, const MountOptions& options, bool json) {
     Stats stats = world.stats();
     const ServerLimits& limits = world.mount().limits;
-    stats.source = options.source();
     stats.events[static_cast<std::size_t>(Event::delay)] += stats.nfs.jukebox;
     stats.options = options_text(options, limits.read, limits.write);
     return json ? to_json(stats) : to_mountstats(stats);

@@ -42,9 +42,7 @@ std::string system_trouble(const char* what) {
 std::string fuse_options(const MountOptions& options) {
     // A comma ends an option of libfuse, and a backslash takes that meaning from it.
     std::string name;
-    const bool v6 = options.server.find(':') != std::string::npos;
-    for (const char c :
-         (v6 ? "[" + options.server + "]" : options.server) + ":" + options.export_path) {
+    for (const char c : options.source()) {
         if (c == ',' || c == '\\') name += '\\';
         name += c;
     }
@@ -235,7 +233,7 @@ int World::run() {
 Stats World::stats() {
     Stats stats;
     stats.directory = options_.directory;
-    stats.source = options_.server + ":" + options_.export_path;
+    stats.source = options_.source();
     stats.age_s = (mount_->now_ns() - began_ns_) / kNsPerSec;
     stats.wtmult = kPage;
     stats.dtsize = workers_.front()->client().sizes().directory;
