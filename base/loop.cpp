@@ -341,6 +341,11 @@ void Loop::jump(std::uint64_t now, std::uint64_t limit) noexcept {
     if (target != kNever && target > now) manual_clock_->advance_to(target);
 }
 
+void Loop::expect_answer() noexcept {
+    last_activity_ns_ = now_ns();
+    last_idle_ns_ = 0;
+}
+
 bool Loop::should_spin(std::uint64_t now) noexcept {
     if (pollables_.empty() || now - last_activity_ns_ >= spin_ns_) return false;
     // Somebody else needs this core: whoever is to answer us may be among them.

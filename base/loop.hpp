@@ -163,6 +163,9 @@ class Loop {
     // bounded queue that is full makes the caller wait. In simulation: the loop's thread only.
     void post(Task& task) noexcept;
 
+    // Something was sent from outside of a turn, whose answer may come soon: worth to poll for.
+    void expect_answer() noexcept;
+
     std::uint64_t now_ns() const noexcept { return clock_->now_ns(); }
     const Clock& clock() const noexcept { return *clock_; }
     // This thread; runs in this or the next iteration, in order. The task is not ready yet.

@@ -1,7 +1,8 @@
-# rpcgen_add(<out-var-target> <file.x> [FLAGS ...]) -> static C library target with header dir exported
+# rpcgen_add(<target> <file.x> [MT] [STUBS] [FLAGS ...]): a static C library of the header and the XDR routines, with its header
+# folder exported. STUBS: and rpcgen's client stubs and dispatch routine; MT: those for many threads (rpcgen -M).
 find_program(RPCGEN_EXECUTABLE rpcgen REQUIRED)   # Debian: rpcsvc-proto; it runs /lib/cpp or cpp from PATH (package cpp)
 function(rpcgen_add target xfile)
-  cmake_parse_arguments(A "MT" "" "FLAGS" ${ARGN})
+  cmake_parse_arguments(A "MT;STUBS" "" "FLAGS" ${ARGN})
   get_filename_component(src ${xfile} ABSOLUTE)
   get_filename_component(base ${xfile} NAME_WE)
   set(dir ${CMAKE_CURRENT_BINARY_DIR}/${target}.rpcgen)
@@ -11,10 +12,15 @@ function(rpcgen_add target xfile)
     list(APPEND fl -M)
   endif()
   set(outs)
-  # Only the header and the XDR routines: stubs and dispatch are sunrpc's own, asynchronous ones.
-  foreach(p "-h;.h" "-c;_xdr.c")
-    list(GET p 0 opt)
-    list(GET p 1 suf)
+  # Without STUBS those are sunrpc's own, asynchronous ones.
+  set(parts "-h=.h" "-c=_xdr.c")
+  if(A_STUBS)
+    list(APPEND parts "-l=_clnt.c" "-m=_svc.c")
+  endif()
+  foreach(part ${parts})
+    string(REGEX MATCH "^([^=]*)=(.*)$" part ${part})
+    set(opt ${CMAKE_MATCH_1})
+    set(suf ${CMAKE_MATCH_2})
     set(o ${dir}/${base}${suf})
     # rpcgen refuses to overwrite (-o onto an existing file exits 1) and bakes the *given* input path into
     # the #include it emits: copy next to the outputs, run there with a bare name, remove the old output first.

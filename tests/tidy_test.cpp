@@ -36,6 +36,9 @@ const std::map<std::string, std::set<std::string>>& floors() {
         {"xprtrdma", {"base", "sunrpc", "verbs", "rpcrdma", "pools"}},
         {"svcrdma", {"base", "sunrpc", "verbs", "rpcrdma", "pools"}},
         {"nfs", {"base", "sunrpc"}},
+        {"devices",
+         {"base", "sunrpc", "verbs", "verbs/softroce", "verbs/rdmacore", "pools", "svcrdma"}},
+        {"tirpc", {"base", "sunrpc", "verbs", "pools", "xprtrdma", "svcrdma", "nfs", "devices"}},
     };
     return table;
 }

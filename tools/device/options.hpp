@@ -3,8 +3,8 @@
 #include <string>
 
 #include "base/loop.hpp"
+#include "devices/open.hpp"
 #include "pools/page_list.hpp"
-#include "tools/device/open.hpp"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;

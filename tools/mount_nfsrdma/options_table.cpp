@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "base/sock_addr.hpp"
-#include "tools/device/choice.hpp"
+#include "devices/choice.hpp"
 
 namespace nfsrdma::mount {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/assert.hpp"
-#include "tools/device/open.hpp"
+#include "devices/open.hpp"
 #include "tools/mount_nfsrdma/fate.hpp"
 #include "tools/mount_nfsrdma/file_data.hpp"
 #include "tools/mount_nfsrdma/stats_note.hpp"

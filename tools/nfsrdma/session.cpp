@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "tools/device/open.hpp"
+#include "devices/open.hpp"
 #include "tools/nfsrdma/patience.hpp"
 #include "tools/nfsrdma/stats.hpp"
 #include "tools/nfsrdma/text.hpp"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/file_mapping.hpp"
+#include "devices/open.hpp"
 #include "nfs/identity.hpp"
-#include "tools/device/open.hpp"
 #include "tools/nfsrdmad/export_set.hpp"
 #include "tools/nfsrdmad/handles.hpp"
 #include "tools/nfsrdmad/handles_check.hpp"

@@ -7,10 +7,10 @@
 #include "base/log.hpp"
 #include "base/loop.hpp"
 #include "base/sock_addr.hpp"
+#include "devices/choice.hpp"
 #include "nfs/exports_file.hpp"
 #include "nfs/posix_handles.hpp"
 #include "pools/page_list.hpp"
-#include "tools/device/choice.hpp"
 #include "tools/nfsrdmad/service_options.hpp"
 #include "verbs/softroce/fault_spec.hpp"
 

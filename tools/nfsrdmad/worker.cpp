@@ -1,7 +1,7 @@
 #include "tools/nfsrdmad/worker.hpp"
 
-#include "tools/device/memory.hpp"
-#include "tools/device/open.hpp"
+#include "devices/memory.hpp"
+#include "devices/open.hpp"
 
 namespace nfsrdma::nfsrdmad {
 namespace {

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "base/bytes.hpp"
+#include "devices/open.hpp"
 #include "nfs/binding.hpp"
 #include "nfs/client/mount_socket.hpp"
-#include "tools/device/open.hpp"
 #include "verbs/softroce/softroce.hpp"
 #include "verbs/softroce/udp_wire.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/loop.hpp"
-#include "tools/device/open.hpp"
+#include "devices/open.hpp"
 #include "verbs/device.hpp"
 
 // Operation. One device with both ends of a connection, since a key belongs to a connection. 32

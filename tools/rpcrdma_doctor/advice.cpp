@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "tools/device/memory.hpp"
+#include "devices/memory.hpp"
 #include "tools/nfsrdma/text.hpp"
 
 namespace nfsrdma::doctor {

@@ -13,8 +13,8 @@
 #include <system_error>
 
 #include "base/unique_fd.hpp"
-#include "tools/device/memory.hpp"
-#include "tools/device/rdma.hpp"
+#include "devices/memory.hpp"
+#include "devices/rdma.hpp"
 #include "verbs/softroce/udp_wire.hpp"
 
 namespace nfsrdma::doctor {

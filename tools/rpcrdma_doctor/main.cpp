@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <string>
 
+#include "devices/rdma.hpp"
 #include "tools/device/options.hpp"
-#include "tools/device/rdma.hpp"
 #include "tools/nfsrdma/url.hpp"
 #include "tools/rpcrdma_doctor/report.hpp"
 

@@ -4,9 +4,9 @@
 
 #include "base/result.hpp"
 #include "base/sock_addr.hpp"
+#include "devices/open.hpp"
 #include "nfs/client/client.hpp"
 #include "rpcrdma/private_data.hpp"
-#include "tools/device/open.hpp"
 
 // What another machine's RPC over RDMA is like, seen by connecting to it.
 namespace nfsrdma::doctor {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdio>
 
-#include "tools/device/rdma.hpp"
+#include "devices/rdma.hpp"
 #include "tools/nfsrdma/text.hpp"
 
 namespace nfsrdma::doctor {

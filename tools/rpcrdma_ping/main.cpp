@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/loop.hpp"
-#include "tools/device/open.hpp"
+#include "devices/open.hpp"
 #include "tools/device/options.hpp"
 #include "tools/rpcrdma_ping/ping_client.hpp"
 #include "tools/rpcrdma_ping/ping_server.hpp"

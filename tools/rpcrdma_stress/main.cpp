@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/unique_fd.hpp"
-#include "tools/device/open.hpp"
+#include "devices/open.hpp"
 #include "tools/rpcrdma_stress/report.hpp"
 #include "tools/rpcrdma_stress/server_process.hpp"
 #include "tools/rpcrdma_stress/stress.hpp"

@@ -1,4 +1,4 @@
-#include "tools/device/rdma.hpp"
+#include "devices/rdma.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "devices/rdma.hpp"
 #include "pools/provision.hpp"
 #include "svcrdma/listener.hpp"
-#include "tools/device/rdma.hpp"
 #include "verbs/device.hpp"
 
 // How much memory a program locks, and whether it may: the one place that knows.

@@ -1,4 +1,4 @@
-#include "tools/device/choice.hpp"
+#include "devices/choice.hpp"
 
 #include <cerrno>
 #include <sys/socket.h>

@@ -1,10 +1,10 @@
-#include "tools/device/open.hpp"
+#include "devices/open.hpp"
 
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
-#include "tools/device/memory.hpp"
+#include "devices/memory.hpp"
 
 namespace nfsrdma::devices {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/device/memory.hpp"
+#include "devices/memory.hpp"
 
 #include "svcrdma/registered.hpp"
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/loop.hpp"
+#include "devices/choice.hpp"
 #include "pools/provision.hpp"
 #include "svcrdma/listener.hpp"
-#include "tools/device/choice.hpp"
 #include "verbs/device.hpp"
 #include "verbs/rdmacore/rdmacore.hpp"
 #include "verbs/softroce/group.hpp"

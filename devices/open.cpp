@@ -1,11 +1,11 @@
-#include "tools/device/open.hpp"
+#include "devices/open.hpp"
 
 #include <cerrno>
 #include <cstring>
 #include <system_error>
 
-#include "tools/device/memory.hpp"
-#include "tools/device/rdma.hpp"
+#include "devices/memory.hpp"
+#include "devices/rdma.hpp"
 #include "verbs/softroce/softroce.hpp"
 #include "verbs/softroce/udp_wire.hpp"
 

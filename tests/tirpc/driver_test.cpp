@@ -1,0 +1,144 @@
+#include "tirpc/driver.hpp"
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace nfsrdma::tirpc {
+namespace {
+
+struct Flag {
+    std::atomic<bool> set{false};
+    static bool is_set(void* arg) { return static_cast<Flag*>(arg)->set.load(); }
+};
+
+// Sets its flag when it fires.
+struct FlagTimer final : Timer {
+    explicit FlagTimer(Flag& f) noexcept
+        : Timer([](Timer& timer) noexcept { static_cast<FlagTimer&>(timer).flag.set.store(true); }),
+          flag(f) {}
+    Flag& flag;
+};
+
+std::unique_ptr<Driver> make_driver() {
+    auto made = Driver::create();
+    EXPECT_TRUE(static_cast<bool>(made));
+    return *std::move(made);
+}
+
+TEST(Driver, WhoWaitsDrivesTheLoop) {
+    auto driver = make_driver();
+    Flag flag;
+    FlagTimer timer(flag);
+    Driver::Hold hold(*driver);
+    driver->loop().arm(timer, driver->loop().now_ns() + kNsPerMs);
+    EXPECT_TRUE(hold.wait_for(Flag::is_set, &flag, UINT64_MAX));
+}
+
+TEST(Driver, ADeadlineEndsTheWait) {
+    auto driver = make_driver();
+    Flag flag;
+    Driver::Hold hold(*driver);
+    const std::uint64_t deadline = driver->loop().now_ns() + 5 * kNsPerMs;
+    EXPECT_FALSE(hold.wait_held(Flag::is_set, &flag, deadline));
+    EXPECT_GE(driver->loop().now_ns(), deadline);
+}
+
+TEST(Driver, TheKeeperDrivesAnIdleLoop) {
+    auto driver = make_driver();
+    Flag flag;
+    FlagTimer timer(flag);
+    {
+        const Driver::Hold hold(*driver);
+        driver->loop().arm(timer, driver->loop().now_ns() + 3 * kNsPerMs);
+    }
+    while (!flag.set.load())
+        std::this_thread::yield();
+    EXPECT_GE(driver->takeovers(), 1u);
+    const Driver::Hold hold(*driver);  // the timer's destructor is the loop's business
+}
+
+TEST(Driver, AnAskerGetsALoopInWhichAnotherSleeps) {
+    auto driver = make_driver();
+    Flag ended;
+    std::thread sleeper([&] {
+        Driver::Hold hold(*driver);
+        EXPECT_TRUE(hold.wait_for(Flag::is_set, &ended, UINT64_MAX));
+    });
+    for (int i = 0; i < 100; ++i) {
+        const Driver::Hold hold(*driver);
+        static_cast<void>(driver->loop().next_timer_ns());
+    }
+    {
+        const Driver::Hold hold(*driver);
+        ended.set.store(true);  // without a turn: release tells those that follow
+    }
+    sleeper.join();
+}
+
+TEST(Driver, AFollowerOutOfTimeLeaves) {
+    auto driver = make_driver();
+    Flag never, ended;
+    std::thread first([&] {
+        Driver::Hold hold(*driver);
+        EXPECT_TRUE(hold.wait_for(Flag::is_set, &ended, UINT64_MAX));
+    });
+    std::vector<std::thread> others;
+    for (int i = 0; i < 4; ++i) {
+        others.emplace_back([&] {
+            Driver::Hold hold(*driver);
+            EXPECT_FALSE(
+                hold.wait_for(Flag::is_set, &never, driver->loop().now_ns() + 10 * kNsPerMs));
+        });
+    }
+    for (std::thread& thread : others)
+        thread.join();
+    {
+        const Driver::Hold hold(*driver);
+        ended.set.store(true);
+    }
+    first.join();
+}
+
+// Threads that each wait for a timer of their own, over and over: every one is told of its own.
+TEST(Driver, ManyThreadsWaitForEachTheirOwn) {
+    auto driver = make_driver();
+    std::array<std::thread, 8> threads;
+    std::atomic<std::uint32_t> waits{0};
+    for (std::thread& thread : threads) {
+        thread = std::thread([&] {
+            for (std::uint32_t i = 0; i < 200; ++i) {
+                Flag flag;
+                FlagTimer timer(flag);
+                {
+                    Driver::Hold hold(*driver);
+                    driver->loop().arm(timer, driver->loop().now_ns() + (i % 7) * 10 * kNsPerUs);
+                    EXPECT_TRUE(hold.wait_for(Flag::is_set, &flag, UINT64_MAX));
+                }
+                waits.fetch_add(1);
+                const Driver::Hold hold(*driver);
+            }
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+    EXPECT_EQ(waits.load(), 1600u);
+}
+
+TEST(Driver, PollingEndsWhenSomebodyAsks) {
+    auto driver = make_driver();
+    Flag never;
+    std::thread asker;
+    {
+        Driver::Hold hold(*driver);
+        asker = std::thread([&] { const Driver::Hold other(*driver); });
+        EXPECT_FALSE(hold.poll_for(Flag::is_set, &never, UINT64_MAX));
+    }
+    asker.join();
+}
+
+}  // namespace
+}  // namespace nfsrdma::tirpc
