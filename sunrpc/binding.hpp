@@ -16,7 +16,12 @@ struct DdpItem {
     // string, with the peer's length, before the bytes are asked for. So it is never decoded in
     // place, only into a buffer of bound + 1 bytes.
     std::uint32_t string_bound = 0;
-    bool exists() const noexcept { return pointer_offset >= 0; }
+    // Encoding: a shorter item is not told from what is around it.
+    std::uint32_t min = 0;
+    // In place of the pointer, where the item is behind others: whether the `bytes` at `at` are it.
+    // `object` may be decoded in part only. Such an item is always copied when it is decoded.
+    bool_t (*match)(const void* object, const char* at, std::uint32_t bytes) = nullptr;
+    bool exists() const noexcept { return pointer_offset >= 0 || match != nullptr; }
 };
 
 struct ProcInfo {

@@ -70,8 +70,11 @@ struct XdrDecodeOps {
         return true;
     }
 
-    static bool is_item(const XdrDecodeStream& s, const char* address) noexcept {
+    static bool is_item(const XdrDecodeStream& s, const char* address,
+                        std::uint32_t size) noexcept {
         if (!s.item_.exists() || s.object_ == nullptr) return false;
+        if (s.item_.match != nullptr)
+            return payload_waits(s) && s.item_.match(s.object_, address, size) != FALSE;
         char* slot = nullptr;
         load_slot(s.object_, s.item_, slot);
         return slot == address;
@@ -138,7 +141,10 @@ struct XdrDecodeOps {
         if (size == 0) return TRUE;
         if (size == std::exchange(s.pad_inline_, 0)) return skip_pad(s, size);
         s.pad_inline_ = -size & 3u;
-        if (is_item(s, address)) {
+        // Whichever item this is: another arm of a union may have its pointer at the same place.
+        if (s.bounded_ != nullptr && address == s.bounded_ && size > s.bounded_bytes_)
+            return fail(s);
+        if (is_item(s, address, size)) {
             const bool here_by_position = s.payload_position_ == XdrDecodeStream::kByBinding ||
                                           s.payload_position_ == s.position_;
             if (payload_waits(s) && here_by_position) return take_payload(s, address, size);
@@ -191,9 +197,9 @@ void XdrDecodeStream::set_item(const DdpItem& item, void* object,
     item_ = item;
     object_ = object;
     inline_room_ = {};
-    preset_ = nullptr;
+    preset_ = bounded_ = nullptr;
     slot_was_preset_ = false;
-    if (!item.exists() || object == nullptr) return;
+    if (!item.exists() || item.match != nullptr || object == nullptr) return;
     char* slot = nullptr;
     load_slot(object, item, slot);
     if (slot != nullptr) {
@@ -214,8 +220,21 @@ void XdrDecodeStream::set_item(const DdpItem& item, void* object,
     store_slot(object, item, preset_);
 }
 
+void XdrDecodeStream::set_item_copied(const DdpItem& item, void* object,
+                                      std::uint32_t preset_bytes) noexcept {
+    item_ = item;
+    object_ = object;
+    inline_room_ = {};
+    preset_ = bounded_ = nullptr;
+    slot_was_preset_ = false;
+    if (!item.exists() || item.match != nullptr || object == nullptr) return;
+    load_slot(object, item, bounded_);
+    bounded_bytes_ = preset_bytes;
+    slot_was_preset_ = bounded_ != nullptr;
+}
+
 void XdrDecodeStream::clear_item() noexcept {
-    if (preset_ == nullptr || !XdrDecodeOps::is_item(*this, preset_)) return;
+    if (preset_ == nullptr || !XdrDecodeOps::is_item(*this, preset_, 0)) return;
     store_slot(object_, item_, nullptr);
 }
 

@@ -1,4 +1,5 @@
 // The encoding side of sunrpc/xdr_stream.hpp.
+#include <algorithm>
 #include <cstring>
 
 #include "base/bytes.hpp"
@@ -27,8 +28,11 @@ struct XdrEncodeOps {
         s.used_ += size;
         return at;
     }
-    static bool is_item(const XdrEncodeStream& s, const char* address) noexcept {
+    static bool is_item(const XdrEncodeStream& s, const char* address,
+                        std::uint32_t size) noexcept {
         if (!s.item_.exists() || s.object_ == nullptr || !s.payload_.empty()) return false;
+        if (size < s.item_.min) return false;
+        if (s.item_.match != nullptr) return s.item_.match(s.object_, address, size) != FALSE;
         const char* slot = nullptr;
         std::memcpy(&slot, static_cast<const char*>(s.object_) + s.item_.pointer_offset,
                     sizeof slot);
@@ -53,7 +57,7 @@ struct XdrEncodeOps {
             return TRUE;
         }
         if (size == 0) return TRUE;
-        if (is_item(s, address)) {
+        if (is_item(s, address, size)) {
             // XdrBuf is a view that is read here, though its type could write.
             s.payload_ = {bytes_at(address_of(address)), size};
             s.split_ = s.used_;
@@ -69,17 +73,25 @@ struct XdrEncodeOps {
         const XdrEncodeStream& s = self(xdr);
         return s.used_ + static_cast<u_int>(align_up(s.payload_.size(), 4)) - s.pad_owed_;
     }
-    // Not across an item that was left where it lies.
+    // Not across an item that was left where it lies. RPCSEC_GSS leaves room for what it computes
+    // of the bytes behind it, and comes back: what is skipped and never written must not be what
+    // the room held before, which the peer has no right to see.
     static bool_t setpostn(XDR* xdr, u_int position) noexcept {
         XdrEncodeStream& s = self(xdr);
         if (!s.payload_.empty() || position > s.room_.size()) return FALSE;
+        s.written_ = std::max(s.written_, s.used_);
+        if (position > s.written_) {
+            std::memset(s.room_.data() + s.written_, 0, position - s.written_);
+            s.written_ = position;
+        }
         s.used_ = position;
         return TRUE;
     }
     static int32_t* inline_words(XDR* xdr, u_int size) noexcept {
         XdrEncodeStream& s = self(xdr);
         // XDR routines fall back to single items when they get nothing: no failure.
-        if ((size & 3u) != 0 || s.pad_owed_ != 0 || s.room_.size() - s.used_ < size) return nullptr;
+        if (((size | s.used_) & 3u) != 0 || s.pad_owed_ != 0 || s.room_.size() - s.used_ < size)
+            return nullptr;
         return static_cast<int32_t*>(static_cast<void*>(take(s, size)));
     }
     static void destroy(XDR* /*xdr*/) noexcept {}

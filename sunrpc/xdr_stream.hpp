@@ -14,7 +14,8 @@
 namespace nfsrdma::sunrpc {
 
 // Encodes a message into `room`. Start it with whatever precedes the procedure's own part (RPC
-// header), then set the item.
+// header), then set the item. Without one, the position can be set anywhere in the room, forward
+// too, and XDR_INLINE gives the bytes that are there: as RPCSEC_GSS wants it.
 class XdrEncodeStream {
   public:
     // The first `used` bytes of `room` are encoded already.
@@ -37,7 +38,8 @@ class XdrEncodeStream {
     XDR xdr_{};
     std::span<std::byte> room_;
     std::uint32_t used_ = 0;
-    std::uint32_t split_ = 0;  // bytes of head; used_ - split_ are tail
+    std::uint32_t written_ = 0;  // how far it ever came, up to the last change of the position
+    std::uint32_t split_ = 0;    // bytes of head; used_ - split_ are tail
     std::span<std::byte> payload_;
     std::uint32_t pad_owed_ = 0;
     DdpItem item_;
@@ -69,6 +71,12 @@ class XdrDecodeStream {
     // Before decoding `object`, whose slot is set as said above. For a string an `inline_room`
     // smaller than its bound + 1 bytes is not used.
     void set_item(const DdpItem& item, void* object, std::span<std::byte> inline_room) noexcept;
+    // The same, but the item is always copied (and counted): to where its slot points, which has
+    // room for `preset_bytes`, or to what libtirpc allocates when the slot is null. An item that is
+    // longer than that fails the message. For a string a slot that is not null needs its bound + 1
+    // bytes, and the .x file's bound. For an item that is found by `match` this is the only way.
+    void set_item_copied(const DdpItem& item, void* object,
+                         std::uint32_t preset_bytes = ~0u) noexcept;
     // After decoding: nulls the slot if it points at the payload, the room or the message, which
     // xdr_free must not see.
     void clear_item() noexcept;
@@ -95,7 +103,9 @@ class XdrDecodeStream {
     DdpItem item_;
     void* object_ = nullptr;
     std::span<std::byte> inline_room_;
-    char* preset_ = nullptr;        // what set_item put into the slot
+    char* preset_ = nullptr;   // what set_item put into the slot
+    char* bounded_ = nullptr;  // what set_item_copied found there, with room for this many:
+    std::uint32_t bounded_bytes_ = 0;
     bool slot_was_preset_ = false;  // by the caller
     bool payload_taken_ = false;
     bool in_place_ = false;
