@@ -209,6 +209,12 @@ class SvcXprt : public PayloadOwner {
     virtual void note_garbage() noexcept {}
     // The connection is gone: nothing that is answered now reaches the peer.
     virtual bool closing() const noexcept { return false; }
+    // Ends the connection; Service::on_end follows when all its requests are answered or dropped.
+    // No effect where connections are not the service's to end.
+    virtual void close() noexcept {}
+    // Requests that were received and are not over yet: an answer is under way until the peer has
+    // taken it.
+    virtual std::uint32_t calls_in_progress() const noexcept { return 0; }
 };
 
 class Service {
@@ -219,6 +225,8 @@ class Service {
     virtual void dispatch(SvcRqst& rqst) noexcept = 0;
     // Memory came back after get_result_payload said `again` for `rqst`.
     virtual void wake(SvcRqst& rqst) noexcept = 0;
+    // A connection has been made. One that ends while it is being made has an on_end only.
+    virtual void on_begin(SvcXprt& xprt) noexcept { static_cast<void>(xprt); }
     // The connection is over: each of its requests was answered or dropped, each of its backward
     // calls is complete, and nothing of it may be used after this has returned. For whoever keeps
     // its backward().

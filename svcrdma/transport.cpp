@@ -392,6 +392,7 @@ void SvcTransport::on_cm_event(verbs::CmId& id, const verbs::CmEvent& event) noe
             watch_peer();
             if (backward_ != nullptr) backward_->on_open(inline_);
             if (event.initiator_depth > 0) io_->set_read_depth(event.initiator_depth);
+            server_.service.on_begin(*this);
             schedule();
             return;
         case verbs::CmEventType::disconnected:

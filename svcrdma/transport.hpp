@@ -68,10 +68,12 @@ class SvcTransport final : public sunrpc::SvcXprt,
     // The peer broke the rules. Too often, and it is in quarantine: closes the connection.
     void note_fault() noexcept;
     // Idempotent; what is in progress is given up.
-    void close() noexcept;
+    void close() noexcept override;
     bool closing() const noexcept override { return state_ == State::closing; }
     bool waits_for_peer() const noexcept { return peer_waiter_.linked(); }
-    std::uint32_t calls_in_progress() const noexcept { return contexts_count_ - free_.size(); }
+    std::uint32_t calls_in_progress() const noexcept override {
+        return contexts_count_ - free_.size();
+    }
     const pools::IoCounters& io_counters() const noexcept { return io_->counters(); }
     ConnectionStats stats() const noexcept;
 
