@@ -6,6 +6,7 @@
 
 #include "devices/memory.hpp"
 #include "devices/rdma.hpp"
+#include "verbs/softroce/group.hpp"
 #include "verbs/softroce/softroce.hpp"
 #include "verbs/softroce/udp_wire.hpp"
 

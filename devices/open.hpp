@@ -10,7 +10,12 @@
 #include "svcrdma/listener.hpp"
 #include "verbs/device.hpp"
 #include "verbs/rdmacore/rdmacore.hpp"
-#include "verbs/softroce/group.hpp"
+#include "verbs/softroce/fault_spec.hpp"
+#include "verbs/softroce/wire.hpp"
+
+namespace nfsrdma::verbs::softroce {
+class DeviceGroup;
+}
 
 // Opens the device that --device names: the one place that knows all kinds.
 namespace nfsrdma::devices {
