@@ -10,7 +10,7 @@
 // Ownership. (1) A key belongs to its Exposure from expose until the Exposure goes home: Mr::user.
 // (2) `live_keys_` counts the keys that are bound or invalidating; an Exposure goes home at 0 only:
 // take_home asserts it. (3) A fence has one callback, which runs once: fence asserts that none is
-// pending.
+// pending. (4) Memory of the user stays registered while an Exposure names it: Exposure::use_.
 //
 // Errors. Errc::again (keys or exposures are dry), Errc::too_big (more pages or runs than provided
 // for), Errc::invalid_argument (empty memory, or several runs that do not meet at page boundaries),
@@ -33,7 +33,8 @@ Result<void> Io::State::check_memory(Runs memory, std::uint64_t& total) const no
     for (std::size_t i = 0; i < memory.size(); ++i) {
         const std::span<std::byte> run = memory[i];
         if (run.empty()) return Error{Errc::invalid_argument, 0, "an empty run of memory"};
-        NR_ASSERT(arena->contains(run));
+        if (!io->is_registered(run))
+            return Error{Errc::invalid_argument, 0, "memory that is not registered"};
         const std::uint64_t start = address_of(run.data());
         const bool inner_start = i > 0 && start % kPageSize != 0;
         const bool inner_end = i + 1 < memory.size() && (start + run.size()) % kPageSize != 0;
@@ -111,15 +112,17 @@ Result<Lease<Exposure>> Io::State::expose(Runs memory, verbs::Access access,
         starved = true;
         return Error{Errc::again, 0, "no key is free"};
     }
-    Exposure& exposure = exposures.free_.pop_front();
+    Exposure& exposure = exposures.free_.front();
+    NR_TRY(hold(memory, exposure.use_));
+    exposures.free_.erase(exposure);
     exposure.leased_ = true;
     exposure.stale_ = false;
     exposure.user = nullptr;
     if (fixed) {
         for (const std::span<std::byte> run : memory) {
-            exposure.runs_[exposure.run_count_++] = {
-                static_cast<std::uint32_t>(arena->static_rkey()),
-                static_cast<std::uint32_t>(run.size()), address_of(run.data())};
+            exposure.runs_[exposure.run_count_++] = {static_cast<std::uint32_t>(static_rkey(run)),
+                                                     static_cast<std::uint32_t>(run.size()),
+                                                     address_of(run.data())};
         }
     } else if (auto bound = bind_all(exposure, memory, access); !bound) {
         io->unexpose(Lease<Exposure>::reclaim(exposure));
@@ -162,6 +165,7 @@ void Io::State::take_home(Exposure& exposure) noexcept {
     for (std::uint32_t i = 0; i < exposure.key_count_; ++i)
         mrs->put(*exposure.mrs_[i]);
     exposure.key_count_ = exposure.run_count_ = 0;
+    exposure.use_.clear();
     exposure.leased_ = false;
     exposures.free_.push_front(exposure);
     came_home();

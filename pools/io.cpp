@@ -32,6 +32,7 @@ Result<std::unique_ptr<Io>> Io::create(verbs::ProtectionDomain& pd, Arena& arena
     io->state_ = std::make_unique<State>();
     State& state = *io->state_;
     state.io = io.get();
+    state.pd = &pd;
     state.arena = &arena;
     state.options = options;
     state.caps = caps;
@@ -114,8 +115,61 @@ void Io::set_read_depth(std::uint32_t depth) noexcept {
 }
 
 verbs::Sge Io::sge(std::span<const std::byte> memory) const noexcept {
-    NR_ASSERT(state_->arena->contains(memory));
-    return {address_of(memory.data()), narrow<std::uint32_t>(memory.size()), state_->arena->lkey()};
+    verbs::Lkey lkey = state_->arena->lkey();
+    if (!state_->arena->contains(memory)) {
+        const Region* const region = state_->regions.find(memory);
+        NR_ASSERT(region != nullptr);
+        lkey = region->mr->lkey();
+    }
+    return {address_of(memory.data()), narrow<std::uint32_t>(memory.size()), lkey};
+}
+
+// ---- memory of the user's own
+// -----------------------------------------------------------------------------------------
+
+Result<void> Io::register_memory(std::span<std::byte> memory) {
+    State& state = *state_;
+    verbs::Access access = verbs::Access::local_write;
+    if (state.options.registration == Registration::fixed)
+        access = access | verbs::Access::remote_read | verbs::Access::remote_write;
+    return state.regions.add(*state.pd, memory, access);
+}
+
+Result<void> Io::deregister_memory(std::span<std::byte> memory) noexcept {
+    State& state = *state_;
+    Region* const region = state.regions.exactly(memory);
+    if (region == nullptr) return Error{Errc::invalid_argument, 0, "memory that is not registered"};
+    if (region->users > 0) {
+        state.starved = true;
+        return Error{Errc::again, 0, "memory that is in use"};
+    }
+    // A key that was flushed may still be bound to it on the queue pair that is in error.
+    state.mrs->drop_stale();
+    state.regions.remove(*region);
+    return {};
+}
+
+bool Io::is_registered(std::span<const std::byte> memory) const noexcept {
+    return state_->arena->contains(memory) || state_->regions.find(memory) != nullptr;
+}
+
+// All of `memory` is the arena's or registered, and stays so until `use` is cleared.
+Result<void> Io::State::hold(Runs memory, RegionUse& use) const noexcept {
+    NR_ASSERT(use.empty());
+    for (const std::span<std::byte> run : memory) {
+        if (run.empty() || arena->contains(run)) continue;
+        Region* const region = regions.find(run);
+        if (region != nullptr && use.add(*region)) continue;
+        use.clear();
+        if (region == nullptr)
+            return Error{Errc::invalid_argument, 0, "memory that is not registered"};
+        return Error{Errc::too_big, 0, "too many registered runs of memory at once"};
+    }
+    return {};
+}
+
+verbs::Rkey Io::State::static_rkey(std::span<const std::byte> memory) const noexcept {
+    return arena->contains(memory) ? arena->static_rkey() : regions.find(memory)->mr->rkey();
 }
 
 // A chain with more READs than the depth goes alone: the device keeps the rest back by itself.

@@ -7,6 +7,7 @@
 #include "base/list.hpp"
 #include "pools/lease.hpp"
 #include "pools/page_list.hpp"
+#include "pools/regions.hpp"
 #include "verbs/device.hpp"
 
 // The posting interface of one connection. It hides lkeys, access flags and the registration
@@ -19,7 +20,9 @@
 //
 // Ownership. (1) Memory is lent from the call until the Exposure is dead or the Transfer's last
 // work request completed. (2) An Exposure is released only when every key of it is dead: put()
-// asserts it. (3) A Posting belongs to Io from post() until its `posted` ran.
+// asserts it. (3) A Posting belongs to Io from post() until its `posted` ran. (4) Memory is arena
+// memory, or the user's own that was registered with this Io; the latter stays the user's, mapped
+// and in its place, until deregister_memory() succeeded.
 //
 // Errors. Errc::again: a pool is dry; nothing happened, ask again after something came home
 // (on_room tells). Errc::reconnect: the queue pair is in error. Errc::too_big: beyond what the
@@ -79,6 +82,7 @@ class Exposure : public ListHook<Exposure> {
     void (*fenced_)(Exposure&, bool ok) noexcept = nullptr;
     InvPosting inv_;
     Mr* inv_last_ = nullptr;  // whose LOCAL_INV is signaled
+    RegionUse use_;
     ExposurePool* home_ = nullptr;
 };
 
@@ -163,6 +167,19 @@ class Io {
     void set_qp(verbs::QueuePair* qp) noexcept;
     void set_read_depth(std::uint32_t depth) noexcept;
 
+    // Memory of the user's own, of any size and alignment: from now on it may be exposed, pulled
+    // into, pushed from and sent like arena memory. Registering is slow (it pins the pages) and
+    // allocates: for memory that is used often. Errc::invalid_argument: empty, or registered
+    // already in part; Errc::too_big: Regions::kRegionsMax; Errc::system: what the device said.
+    // With Registration::fixed the peer can reach all of it for as long as it is registered.
+    Result<void> register_memory(std::span<std::byte> memory);
+    // Takes it back: exactly what was registered. On success the device and the peer reach it no
+    // more, and it is the user's to free. Errc::again: an exposure or a transfer that is not home
+    // yet names it, nothing changed (on_room tells when one came home). What a SEND names by sge()
+    // the user knows itself. Errc::invalid_argument: it was not registered.
+    Result<void> deregister_memory(std::span<std::byte> memory) noexcept;
+    bool is_registered(std::span<const std::byte> memory) const noexcept;  // or arena memory
+
     // Send-queue slots that the operation will take, before it is asked for.
     std::uint32_t expose_slots(
         Runs memory) const noexcept;  // binding; a later fence() may take as many again
@@ -171,7 +188,8 @@ class Io {
 
     // The peer may read (write) exactly `memory`. The binding work requests are put in front of
     // `then`, whose first own request gets the fence flag; nothing is posted. expose_write with
-    // several runs: each boundary page-aligned.
+    // several runs: each boundary page-aligned. Errc::invalid_argument: memory that is neither
+    // the arena's nor registered.
     Result<Lease<Exposure>> expose_read(Runs memory, verbs::WrChain& then) noexcept;
     Result<Lease<Exposure>> expose_write(Runs memory, verbs::WrChain& then) noexcept;
     // Not posted after all: the keys go home unbound.
@@ -201,7 +219,8 @@ class Io {
     // completions. Posts what waited, in order.
     void on_send_room() noexcept;
 
-    // The SGE for arena memory: what a SEND or a Receive names.
+    // The SGE for arena memory, or for registered memory of the user: what a SEND or a Receive
+    // names.
     verbs::Sge sge(std::span<const std::byte> memory) const noexcept;
 
     // The connection ended and all its flushed completions were polled: bound keys are stale,

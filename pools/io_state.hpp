@@ -26,6 +26,7 @@ struct Transfer::Storage {
     std::uint64_t bytes = 0;
     std::uint32_t reads_charged = 0;
     bool leased = false, pending = false, failed = false;
+    RegionUse use;
 };
 
 struct Io::State {
@@ -33,7 +34,9 @@ struct Io::State {
     static constexpr std::uint32_t kLocalRunsMax = 64;
 
     Io* io = nullptr;
+    verbs::ProtectionDomain* pd = nullptr;
     Arena* arena = nullptr;
+    Regions regions;  // die after the keys that may be bound to them, and after who uses them
     IoOptions options;
     verbs::DeviceCaps caps;
     std::uint32_t sges_max = 1, read_sges_max = 1;  // of a request; of an RDMA READ
@@ -71,6 +74,9 @@ struct Io::State {
     void pump() noexcept;
     void fail_waiting() noexcept;
     void came_home() noexcept;
+
+    Result<void> hold(Runs memory, RegionUse& use) const noexcept;
+    verbs::Rkey static_rkey(std::span<const std::byte> memory) const noexcept;
 
     // exposure.cpp
     std::uint32_t keys_for(Runs memory) const noexcept;

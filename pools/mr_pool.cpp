@@ -111,6 +111,7 @@ void MrPool::index() noexcept {
     for (std::uint32_t i = 0; i <= slot_mask_; ++i)
         slots_[i] = nullptr;
     for (std::uint32_t i = 0; i < count_; ++i) {
+        if (mrs_[i].fast == nullptr) continue;  // dropped
         std::uint32_t at = slot_of(mrs_[i].fast->rkey(), slot_mask_);
         while (slots_[at] != nullptr)
             at = (at + 1) & slot_mask_;
@@ -142,6 +143,13 @@ Mr* MrPool::find(verbs::Rkey rkey) noexcept {
         if (slots_[at]->fast->rkey() == rkey) return slots_[at];
     }
     return nullptr;
+}
+
+void MrPool::drop_stale() noexcept {
+    if (stale_.empty()) return;
+    for (Mr& mr : stale_)
+        mr.fast.reset();
+    index();
 }
 
 Result<std::uint32_t> MrPool::renew_stale() noexcept {

@@ -71,6 +71,9 @@ class MrPool {
     // Off the data path, after the connection's end: fresh keys for flushed MRs. Returns how many
     // were renewed.
     Result<std::uint32_t> renew_stale() noexcept;
+    // Destroys the keys of flushed MRs, which stay stale until they are renewed: nothing is bound
+    // to any memory by them any more.
+    void drop_stale() noexcept;
     std::uint32_t available() const noexcept { return free_.size(); }
     bool full() const noexcept {
         return free_.size() + stale_.size() == count_;

@@ -140,8 +140,10 @@ Result<Lease<Transfer>> Io::State::start(Job job) noexcept {
         ++counters.waited_for_keys;
         return Error{Errc::again, 0, "no transfer is free"};
     }
-    Transfer& transfer = transfers.free_.pop_front();
+    Transfer& transfer = transfers.free_.front();
     Transfer::Storage& own = *transfer.storage_;
+    NR_TRY(hold(job.memory, own.use));
+    transfers.free_.erase(transfer);
     own.leased = true;
     own.failed = false;
     own.bytes = job.total;
@@ -320,6 +322,7 @@ void Io::State::take_home(Transfer& transfer) noexcept {
         mrs->put(*std::exchange(own.key, nullptr));
     }
     own.wrs_used = 0;
+    own.use.clear();
     own.leased = false;
     transfer.chain_ = {};
     transfers.free_.push_front(transfer);

@@ -13,6 +13,14 @@ void Xprt::stop_waiting(SlotWaiter& waiter) noexcept {
     if (waiter.linked()) slot_waiters_.erase(waiter);
 }
 
+Result<void> Xprt::register_memory(std::span<std::byte>) {
+    return Error{Errc::unsupported, 0, "this transport takes no memory of its caller's"};
+}
+
+Result<void> Xprt::deregister_memory(std::span<std::byte>) noexcept {
+    return Error{Errc::invalid_argument, 0, "memory that is not registered"};
+}
+
 void Xprt::wake_waiters(void* self) noexcept {
     List<SlotWaiter, SlotWaiter>& waiters = static_cast<Xprt*>(self)->slot_waiters_;
     // Who is told `again` once more comes back to the end and is not woken in this round.

@@ -72,8 +72,8 @@ struct Rqst : ListHook<Rqst> {
     // Worst case of the reply, without the DDP item's bytes: a Reply chunk is offered when that
     // does not fit inline.
     std::uint32_t reply_max = 0;
-    // Where a DDP-eligible result may be placed; empty: the result has none. Arena memory of this
-    // transport.
+    // Where a DDP-eligible result may be placed; empty: the result has none. Memory of a Payload
+    // of this transport, or of the caller that was registered with it.
     std::span<std::byte> result_room;
 
     // How often the transport sent this call again, with the same XID, after a connection had
@@ -142,6 +142,20 @@ class Xprt : public PayloadOwner {
     virtual void put_rqst(Rqst& rqst) noexcept = 0;
     // Memory for a call's payload or a result. Errc::again when dry (on_slot tells), Errc::too_big.
     virtual Result<Payload> get_payload(std::uint32_t bytes) noexcept = 0;
+    // Memory of the caller's own, of any size and alignment, in which payloads and rooms for
+    // results of calls may lie from now on as in a Payload: nothing is copied. Each lies in one
+    // such run. It stays the caller's, writable, mapped and in its place until deregister_memory
+    // succeeded or the transport is gone; a transport that recovers keeps it over its connections.
+    // Registering is slow, and allocates: for memory that is used often. Any time, on the loop.
+    // Errc::invalid_argument: empty, or registered already in part; Errc::too_big: too many runs;
+    // Errc::system: the device's, as for want of lockable memory; Errc::unsupported.
+    virtual Result<void> register_memory(std::span<std::byte> memory);
+    // Asks for it back: exactly what was registered. From then on no new call may name it. On
+    // success neither device nor peer reaches it, and it is the caller's to free. Errc::again: a
+    // call in flight names it, and goes on; one that was given up ends with its reply or with its
+    // connection. on_slot tells when to ask once more, until it succeeds: who cannot wait closes
+    // the transport. Errc::invalid_argument: it is not registered. Any time, also after close().
+    virtual Result<void> deregister_memory(std::span<std::byte> memory) noexcept;
     // Never blocks; queued when there is no credit, key or room. `complete` follows exactly once,
     // never from inside. Errors that are the caller's (too_big) come back here and `complete` does
     // not run.

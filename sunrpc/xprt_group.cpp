@@ -161,6 +161,48 @@ void XprtGroup::release_payload(void* cookie) noexcept {
     free_leases_.push_front(lease);
 }
 
+Result<void> XprtGroup::register_memory(std::span<std::byte> memory) {
+    Registered run{memory, 0};
+    for (std::uint32_t i = 0; i < count_; ++i) {
+        Result<void> done = members_[i].xprt->register_memory(memory);
+        if (!done) {
+            // No call can name it yet: it comes back at once.
+            (void)deregister(run);
+            return done;
+        }
+        run.members |= 1u << i;
+    }
+    registered_.push_back(run);
+    return {};
+}
+
+// Every member is asked, so that none takes a new call with it.
+Result<void> XprtGroup::deregister(Registered& run) noexcept {
+    Result<void> outcome;
+    for (std::uint32_t i = 0; i < count_; ++i) {
+        if ((run.members & 1u << i) == 0) continue;
+        Result<void> done = members_[i].xprt->deregister_memory(run.memory);
+        if (done) {
+            run.members &= ~(1u << i);
+        } else {
+            outcome = done;
+        }
+    }
+    return outcome;
+}
+
+Result<void> XprtGroup::deregister_memory(std::span<std::byte> memory) noexcept {
+    const auto at =
+        std::find_if(registered_.begin(), registered_.end(), [&](const Registered& run) {
+            return run.memory.data() == memory.data() && run.memory.size() == memory.size();
+        });
+    if (at == registered_.end())
+        return Error{Errc::invalid_argument, 0, "memory that is not registered"};
+    NR_TRY(deregister(*at));
+    registered_.erase(at);
+    return {};
+}
+
 bool XprtGroup::connected() const noexcept {
     for (std::uint32_t i = 0; i < count_; ++i) {
         if (members_[i].xprt->connected()) return true;

@@ -48,6 +48,10 @@ class XprtGroup final : public Xprt {
     bool recovering() const noexcept override;  // none is connected, but at least one recovers
     void close() noexcept override;
     void release_payload(void* cookie) noexcept override;
+    // With every member, so that calls with such memory are spread like those without any. A call
+    // that names memory of a Payload as well goes by that one's member.
+    Result<void> register_memory(std::span<std::byte> memory) override;
+    Result<void> deregister_memory(std::span<std::byte> memory) noexcept override;
 
     // What one of them has to do: calls not yet given back, and payloads lent.
     struct Load {
@@ -68,11 +72,17 @@ class XprtGroup final : public Xprt {
         Payload payload;
         std::uint32_t member = 0;
     };
+    // Memory of the caller's own: with each of `members` (a bit each) still.
+    struct Registered {
+        std::span<std::byte> memory;
+        std::uint32_t members = 0;
+    };
     static constexpr std::uint32_t kLeasesPerSlot = 3;
     static constexpr std::uint32_t kLeaseLot = 64;
     using Order = std::array<std::uint32_t, kMembersMax>;
 
     static void on_member_slot(void* self) noexcept;
+    Result<void> deregister(Registered& run) noexcept;
     void add_leases(std::uint32_t count);
     std::uint32_t order(Order& out) noexcept;
     void want_recovering() noexcept;
@@ -85,6 +95,7 @@ class XprtGroup final : public Xprt {
     std::vector<std::unique_ptr<Lease[]>> leases_;
     List<Lease, Lease> free_leases_;
     std::uint32_t lease_count_ = 0;
+    std::vector<Registered> registered_;
     void (*wake_)(void*) noexcept = nullptr;
     void* wake_arg_ = nullptr;
 };

@@ -62,7 +62,7 @@ bool PayloadPool::release(void* cookie) noexcept {
 }
 
 PayloadSlot* PayloadPool::find(std::span<const std::byte> memory) noexcept {
-    if (!lies_in(memory, arena_->memory())) return nullptr;
+    if (!lies_in(memory, arena_->memory())) return find_own(memory);
     const std::size_t page =
         static_cast<std::size_t>(memory.data() - arena_->memory().data()) / pools::kPageSize;
     const std::uint16_t index = slot_of_page_[page];
@@ -80,10 +80,51 @@ bool PayloadPool::unpin(PayloadSlot& slot) noexcept {
 }
 
 bool PayloadPool::free_if_unused(PayloadSlot& slot) noexcept {
-    if (slot.lent || slot.pins > 0) return false;
+    if (slot.pins > 0) return false;
+    if (!slot.list) return true;  // the caller's own: it may be asked for
+    if (slot.lent) return false;
     slot.list.reset();
     free_.push_back(slot);
     return true;
+}
+
+// ---- memory of the caller's own
+// --------------------------------------------------------------------------------------
+
+// The first that begins behind where `memory` begins.
+PayloadPool::OwnList::const_iterator PayloadPool::behind(
+    std::span<const std::byte> memory) const noexcept {
+    return std::upper_bound(
+        own_.begin(), own_.end(), address_of(memory.data()),
+        [](std::uint64_t at, const auto& own) { return at < address_of(own->memory.data()); });
+}
+
+PayloadSlot* PayloadPool::find_own(std::span<const std::byte> memory) const noexcept {
+    const auto at = behind(memory);
+    if (at == own_.begin()) return nullptr;
+    Own& found = **(at - 1);
+    return found.slot.lent && lies_in(memory, found.memory) ? &found.slot : nullptr;
+}
+
+void PayloadPool::add_own(std::span<std::byte> memory) {
+    auto made = std::make_unique<Own>();
+    made->memory = memory;
+    made->slot.lent = true;
+    own_.insert(behind(memory), std::move(made));
+}
+
+PayloadSlot* PayloadPool::own(std::span<const std::byte> memory) const noexcept {
+    const auto at = behind(memory);
+    if (at == own_.begin()) return nullptr;
+    Own& found = **(at - 1);
+    const bool same = found.memory.data() == memory.data() && found.memory.size() == memory.size();
+    return same ? &found.slot : nullptr;
+}
+
+void PayloadPool::remove_own(std::span<const std::byte> memory) noexcept {
+    const PayloadSlot* const slot = own(memory);
+    NR_ASSERT(slot != nullptr && slot->pins == 0);
+    own_.erase(behind(memory) - 1);
 }
 
 }  // namespace nfsrdma::xprtrdma

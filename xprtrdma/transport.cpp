@@ -306,6 +306,30 @@ void TransportImpl::release_payload(void* cookie) noexcept {
     if (payloads_->release(cookie)) on_payload_home();
 }
 
+Result<void> TransportImpl::register_memory(std::span<std::byte> memory) {
+    const bool overlaps = !memory.empty() && lies_in(memory.first(1), arena_->memory());
+    if (overlaps) return Error{Errc::invalid_argument, 0, "memory that is the transport's"};
+    NR_TRY(io_->register_memory(memory));
+    payloads_->add_own(memory);
+    return {};
+}
+
+// A call that was given up still has its keys: the peer may move bytes until it has answered, or
+// the connection is gone (facts/fastreg, trap 3).
+Result<void> TransportImpl::deregister_memory(std::span<std::byte> memory) noexcept {
+    PayloadSlot* const slot = payloads_->own(memory);
+    if (slot == nullptr) return Error{Errc::invalid_argument, 0, "memory that is not registered"};
+    PayloadPool::withdraw(*slot);
+    if (slot->pins > 0) {
+        payload_wanted_ = true;
+        payload_home_ = false;
+        return Error{Errc::again, 0, "a call in flight names this memory"};
+    }
+    NR_TRY(io_->deregister_memory(memory));
+    payloads_->remove_own(memory);
+    return {};
+}
+
 void TransportImpl::on_slot(void (*wake)(void*) noexcept, void* arg) noexcept {
     wake_ = wake;
     wake_arg_ = arg;

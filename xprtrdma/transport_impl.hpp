@@ -71,6 +71,8 @@ class TransportImpl final : public Transport {
     bool connected() const noexcept override { return up_ && endpoint_->connected(); }
     void close() noexcept override;
     void release_payload(void* cookie) noexcept override;
+    Result<void> register_memory(std::span<std::byte> memory) override;
+    Result<void> deregister_memory(std::span<std::byte> memory) noexcept override;
 
     // Transport
     bool idle() const noexcept override;

@@ -41,6 +41,10 @@ void FileReader::start(const Options& options) noexcept {
     next_ = options.offset;
     end_ =
         options.length > UINT64_MAX - options.offset ? UINT64_MAX : options.offset + options.length;
+    if (!options.into.empty()) {
+        const std::uint64_t room = std::min<std::uint64_t>(options.into.size(), options.length);
+        end_ = room > UINT64_MAX - options.offset ? UINT64_MAX : options.offset + room;
+    }
     bytes_ = 0;
     running_ = true;
     finishing_ = has_attributes_ = false;
@@ -79,26 +83,34 @@ void FileReader::pump() noexcept {
         std::uint64_t want = std::min<std::uint64_t>(options_.block, end_ - next_);
         // A small file takes little memory; the byte more tells whether it has grown.
         if (next_ < options_.size_hint) want = std::min(want, options_.size_hint - next_ + 1);
-        Result<sunrpc::Payload> payload = client_.get_payload(static_cast<std::uint32_t>(want));
-        if (!payload) {
-            if (payload.error().code == Errc::again) {
+        if (const Result<void> made = make_room(slot, want); !made) {
+            if (made.error().code == Errc::again) {
                 client_.xprt().wait_for_slot(waiter_);
                 return;
             }
-            fail(Outcome::failed(payload.error()));
+            fail(Outcome::failed(made.error()));
             return;
         }
-        slot.payload_ = *std::move(payload);
         slot.op_.args.file = options_.file.view();
         slot.op_.args.offset = next_;
         slot.op_.args.count = static_cast<count3>(want);
-        slot.op_.room = slot.payload_.memory().first(want);
         slot.state_ = Slot::State::reading;
         ++busy_;
         next_ += want;
         client_.start(slot.op_);
     }
     maybe_finish();
+}
+
+// Where the next READ of the slot, at next_, is to be placed.
+Result<void> FileReader::make_room(Slot& slot, std::uint64_t want) noexcept {
+    if (!options_.into.empty()) {
+        slot.op_.room = into(next_, want);
+        return {};
+    }
+    NR_TRY_ASSIGN(slot.payload_, client_.get_payload(static_cast<std::uint32_t>(want)));
+    slot.op_.room = slot.payload_.memory().first(want);
+    return {};
 }
 
 void FileReader::on_wake(sunrpc::SlotWaiter& waiter) noexcept {
@@ -148,7 +160,7 @@ void FileReader::consumed(Slot& slot) noexcept {
     slot.state_ = Slot::State::reading;
     slot.op_.args.offset = offset;
     slot.op_.args.count = rest;
-    slot.op_.room = slot.payload_.memory().first(rest);
+    slot.op_.room = options_.into.empty() ? slot.payload_.memory().first(rest) : into(offset, rest);
     client_.start(slot.op_);
 }
 

@@ -6,7 +6,8 @@
 #include "nfs/client/client.hpp"
 
 // Reads one file with several READs in flight, each into payload memory of the transport, which the
-// consumer uses without a copy and gives back. Reusable for one file after the other.
+// consumer uses without a copy and gives back; or straight into memory of the caller's own, which
+// then holds the file. Reusable for one file after the other.
 namespace nfsrdma::nfs::client {
 
 class FileReader {
@@ -34,6 +35,10 @@ class FileReader {
         std::uint64_t length = UINT64_MAX;  // reads to the end of the file, but not more
         std::uint64_t size_hint = 0;  // the file's size as known: up to there READs go out at once
         std::uint32_t block = 0;      // bytes of one READ; 0: the client's read size
+        // Memory that was registered with the client's transport (Xprt::register_memory): the byte
+        // at `offset` of the file goes to its first, and no more is read than it holds. The slots'
+        // data lie there and stay after consumed(). Empty: payload memory of the transport.
+        std::span<std::byte> into{};
     };
     // No READ begins so many blocks, times the depth, behind one that is not done: all before that
     // has been consumed, and a copy that was broken off goes on from there.
@@ -75,6 +80,10 @@ class FileReader {
     bool may_read_on() const noexcept;
     void note_attributes(const post_op_attr& told) noexcept;
     void take(Slot& slot) noexcept;
+    Result<void> make_room(Slot& slot, std::uint64_t want) noexcept;
+    std::span<std::byte> into(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+        return options_.into.subspan(offset - options_.offset, bytes);
+    }
     void release(Slot& slot) noexcept;
     void maybe_finish() noexcept;
 

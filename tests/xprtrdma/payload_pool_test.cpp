@@ -1,5 +1,7 @@
 #include "xprtrdma/payload_pool.hpp"
 
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/loop_world.hpp"
@@ -72,6 +74,31 @@ TEST_F(Payloads, NoBytesAreAPayloadToo) {
     auto payload = pool->get(0, *this);
     ASSERT_TRUE(static_cast<bool>(payload));
     EXPECT_TRUE(payload->memory().empty());
+}
+
+TEST_F(Payloads, MemoryOfTheCallersOwnIsFoundUntilItIsWithdrawn) {
+    std::vector<std::byte> memory(1000);
+    const std::span<std::byte> all(memory);
+    for (const std::span<std::byte> run : {all.subspan(500, 100), all.first(100)})
+        pool->add_own(run);
+    EXPECT_TRUE(pool->full());
+    PayloadSlot* const slot = pool->find(all.subspan(10, 90));
+    ASSERT_NE(slot, nullptr);
+    EXPECT_EQ(pool->own(all.first(100)), slot);
+    EXPECT_EQ(pool->own(all.first(99)), nullptr);
+    EXPECT_EQ(pool->find(all.first(101)), nullptr);
+    EXPECT_NE(pool->find(all.subspan(599, 1)), nullptr);
+    EXPECT_EQ(pool->find(all.subspan(600, 1)), nullptr);
+    PayloadPool::pin(*slot);
+    PayloadPool::pin(*slot);
+    PayloadPool::withdraw(*slot);
+    EXPECT_EQ(pool->find(all.first(1)), nullptr);  // nobody may send it any more
+    EXPECT_EQ(pool->own(all.first(100)), slot);
+    EXPECT_FALSE(pool->unpin(*slot));
+    EXPECT_TRUE(pool->unpin(*slot));
+    pool->remove_own(all.first(100));
+    EXPECT_EQ(pool->own(all.first(100)), nullptr);
+    EXPECT_NE(pool->find(all.subspan(500, 1)), nullptr);
 }
 
 }  // namespace
