@@ -52,7 +52,6 @@ set(nr_installed_headers
   pools/page_list.hpp
   pools/provision.hpp
   pools/regions.hpp
-  pools/regions.hpp
 
   # RPC over RDMA.
   rpcrdma/proto.hpp
