@@ -85,6 +85,7 @@ int add(const rpcrdma_ulb& ulb) {
         if (!makes_sense(proc.arg) || !makes_sense(proc.res)) return EINVAL;
         proc.arg = normal(proc.arg);
         proc.res = normal(proc.res);
+        proc.res.min = 0;  // results go where the client made room for them, whatever their length
         binding->procs.push_back(proc);
     }
     std::sort(binding->procs.begin(), binding->procs.end(), lower_number);

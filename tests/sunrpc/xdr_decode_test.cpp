@@ -297,5 +297,100 @@ TEST(XdrDecode, PadBytesArePassedOverAndNotWritten) {
     EXPECT_FALSE(stream.failed());
 }
 
+// libtirpc allocates, and the payload is copied there: memory that xdr_free may free.
+TEST(XdrDecode, CopiedIsTheCallersToFree) {
+    for (const bool by_chunk : {true, false}) {
+        Message message(4097, by_chunk);
+        blob::WriteArgs args{};
+        XdrDecodeStream stream(message.buf, XdrDecodeStream::kByBinding);
+        stream.set_item_copied(kItem, &args);
+        EXPECT_EQ(args.data.data_val, nullptr);
+        ASSERT_TRUE(blob::xdr_write_args(stream.xdr(), &args));
+        EXPECT_FALSE(stream.failed());
+        EXPECT_EQ(stream.payload_copied(), by_chunk ? 4097u : 0u);
+        EXPECT_FALSE(stream.in_place());
+        expect_data(args, 4097);
+        stream.clear_item();
+        EXPECT_NE(args.data.data_val, nullptr);
+        XDR release{};
+        release.x_op = XDR_FREE;
+        blob::xdr_write_args(&release, &args);
+    }
+}
+
+TEST(XdrDecode, CopiedIntoAPresetBufferOfItsSize) {
+    for (const bool by_chunk : {true, false}) {
+        for (const std::uint32_t size : {0u, 1u, 99u, 100u, 101u, 102u, 65536u}) {
+            Message message(size, by_chunk && size != 0);
+            std::vector<char> mine(104, '#');
+            blob::WriteArgs args{};
+            args.data.data_val = mine.data();
+            XdrDecodeStream stream(message.buf, XdrDecodeStream::kByBinding);
+            stream.set_item_copied(kItem, &args, 100);
+            const bool good = blob::xdr_write_args(stream.xdr(), &args) != FALSE;
+            EXPECT_EQ(good && !stream.failed(), size <= 100) << size;
+            EXPECT_EQ(args.data.data_val, mine.data());
+            if (size <= 100) expect_data(args, size);
+            EXPECT_EQ(mine[100], '#');
+        }
+    }
+}
+
+// The same buffer under another item's name: an arm of a union whose pointer lies at the same
+// place.
+TEST(XdrDecode, PresetBufferIsBoundedWhicheverItemIsThere) {
+    Message message(400, false);
+    std::vector<char> mine(100, '#');
+    blob::WriteArgs args{};
+    args.data.data_val = mine.data();
+    DdpItem other;
+    other.pointer_offset = offsetof(blob::WriteArgs, data.data_val);
+    XdrDecodeStream stream(message.buf, 4096);  // and no item is expected here
+    stream.set_item_copied(other, &args, 64);
+    EXPECT_FALSE(blob::xdr_write_args(stream.xdr(), &args));
+    EXPECT_TRUE(stream.failed());
+    EXPECT_EQ(mine[64], '#');
+}
+
+bool_t is_only(const void* object, const char* at, std::uint32_t bytes) {
+    const auto* const args = static_cast<const blob::WriteArgs*>(object);
+    return args->data.data_val == at && args->data.data_len == bytes;
+}
+TEST(XdrDecode, ItemOfAPredicateIsCopied) {
+    for (const std::uint32_t position : {8u, XdrDecodeStream::kByBinding}) {
+        for (const bool by_chunk : {true, false}) {
+            Message message(333, by_chunk);
+            blob::WriteArgs args{};
+            DdpItem item;
+            item.match = is_only;
+            XdrDecodeStream stream(message.buf, by_chunk ? position : 0);
+            stream.set_item(item, &args, {});
+            ASSERT_TRUE(blob::xdr_write_args(stream.xdr(), &args));
+            EXPECT_FALSE(stream.failed());
+            expect_data(args, 333);
+            stream.clear_item();
+            XDR release{};
+            release.x_op = XDR_FREE;
+            blob::xdr_write_args(&release, &args);
+        }
+    }
+}
+
+// A length from the peer is compared with its bound before anything is allocated for it.
+TEST(B60, HugeLengthsAllocateNothing) {
+    std::vector<std::byte> head(100);
+    store_be32(head.data(), 0x7FFFFFFF);
+    XdrBuf buf;
+    buf.head = head;
+    char* name = nullptr;
+    XdrDecodeStream text(buf, 0);
+    EXPECT_FALSE(xdr_string(text.xdr(), &name, 255));
+    EXPECT_EQ(name, nullptr);
+    u_int length = 0;
+    XdrDecodeStream data(buf, 0);
+    EXPECT_FALSE(xdr_bytes(data.xdr(), &name, &length, 1 << 20));
+    EXPECT_EQ(name, nullptr);
+}
+
 }  // namespace
 }  // namespace nfsrdma::sunrpc

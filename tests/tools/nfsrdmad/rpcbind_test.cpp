@@ -5,12 +5,6 @@
 namespace nfsrdma::nfsrdmad {
 namespace {
 
-TEST(Rpcbind, B68_UniversalAddresses) {
-    EXPECT_EQ(universal_address(*SockAddr::parse("127.0.0.1:20049", 0)), "127.0.0.1.78.81");
-    EXPECT_EQ(universal_address(*SockAddr::parse("[::]:20049", 0)), "::.78.81");
-    EXPECT_EQ(universal_address(*SockAddr::parse("[fe80::1]:255", 0)), "fe80::1.0.255");
-}
-
 TEST(Rpcbind, B68_WithoutRpcbindIsAnErrorThatServingSurvives) {
     Rpcbind rpcbind("/nonexistent/rpcbind.sock");
     const SockAddr address = *SockAddr::parse("127.0.0.1:20049", 0);

@@ -1,0 +1,198 @@
+#include "tirpc/ulb.hpp"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "nfs/binding.hpp"
+#include "nfs/nfs3_types.hpp"
+
+namespace nfsrdma::tirpc {
+namespace {
+
+struct Args {
+    u_int count;
+    struct {
+        u_int data_len;
+        char* data_val;
+    } data;
+    char* name;
+};
+
+std::uint32_t count_of(const void* args) {
+    return static_cast<const Args*>(args)->count;
+}
+std::uint32_t twice_count_of(const void* args) {
+    return 2 * static_cast<const Args*>(args)->count;
+}
+bool_t never(const void* /*object*/, const char* /*at*/, std::uint32_t /*bytes*/) {
+    return FALSE;
+}
+
+rpcrdma_proc proc_of(std::uint32_t number, const rpcrdma_ddp& arg, const rpcrdma_ddp& res) {
+    return {number, arg, res, nullptr, nullptr};
+}
+constexpr rpcrdma_ddp kNone RPCRDMA_NO_DDP;
+constexpr rpcrdma_ddp kData RPCRDMA_DDP(Args, data.data_val);
+constexpr rpcrdma_ddp kName RPCRDMA_DDP_STRING(Args, name, 255);
+
+TEST(Ulb, IsFoundByProgramVersionAndProcedure) {
+    std::array<rpcrdma_proc, 3> procs = {proc_of(9, kData, kNone), proc_of(2, kNone, kData),
+                                         proc_of(5, kName, kNone)};
+    procs[1].res_max = count_of;
+    procs[1].reply_max = twice_count_of;
+    const rpcrdma_ulb ulb{0x20001001, 1, 3, procs.data()};
+    ASSERT_EQ(rpcrdma_ulb_register(&ulb), 0);
+    procs = {};  // it was copied
+
+    const Binding* const binding = find_binding(0x20001001, 1);
+    ASSERT_NE(binding, nullptr);
+    EXPECT_EQ(find_binding(0x20001001, 2), nullptr);
+    EXPECT_EQ(find_binding(0x20001002, 1), nullptr);
+    for (const std::uint32_t none : {0u, 1u, 3u, 10u, ~0u})
+        EXPECT_EQ(binding->proc(none), nullptr) << none;
+    for (const std::uint32_t there : {2u, 5u, 9u}) {
+        ASSERT_NE(binding->proc(there), nullptr);
+        EXPECT_EQ(binding->proc(there)->proc, there);
+    }
+    Args args{};
+    args.count = 700;
+    EXPECT_EQ(result_item_max(binding->proc(2), &args, 1 << 20), 700u);
+    EXPECT_EQ(result_item_max(binding->proc(2), &args, 500), 500u);
+    EXPECT_EQ(result_item_max(binding->proc(9), &args, 500), 0u);
+    EXPECT_EQ(result_item_max(nullptr, &args, 500), 0u);
+    EXPECT_EQ(reply_max(binding->proc(2), &args, 9), 1400u);
+    EXPECT_EQ(reply_max(binding->proc(5), &args, 9), 9u);
+    EXPECT_EQ(reply_max(nullptr, &args, 9), 9u);
+    // Without arguments nobody can say.
+    EXPECT_EQ(result_item_max(binding->proc(2), nullptr, 500), 500u);
+    EXPECT_EQ(reply_max(binding->proc(2), nullptr, 9), 9u);
+}
+
+TEST(Ulb, ItemsAreForTheStreams) {
+    EXPECT_FALSE(ddp_item(kNone).exists());
+    // Members that a program did not set: rpcgen has no opaque<> at offset 0.
+    EXPECT_FALSE(ddp_item(rpcrdma_ddp{}).exists());
+    const sunrpc::DdpItem data = ddp_item(kData, 2048);
+    EXPECT_EQ(data.pointer_offset, static_cast<std::int32_t>(offsetof(Args, data.data_val)));
+    EXPECT_EQ(data.string_bound, 0u);
+    EXPECT_EQ(data.min, 2048u);
+    EXPECT_EQ(ddp_item({16, 100, 0, nullptr}, 2048).min, 100u);
+    EXPECT_EQ(ddp_item(kName).string_bound, 255u);
+    // A string that is the whole of the arguments.
+    const rpcrdma_ddp top{0, 0, 100, nullptr};
+    EXPECT_TRUE(ddp_item(top).exists());
+    EXPECT_EQ(ddp_item(top).pointer_offset, 0);
+    const sunrpc::DdpItem found = ddp_item({24, 0, 0, never});
+    EXPECT_TRUE(found.exists());
+    EXPECT_EQ(found.pointer_offset, -1);
+    EXPECT_EQ(found.match, never);
+}
+
+TEST(Ulb, ResultsHaveNoLowerBound) {
+    rpcrdma_ddp item = kData;
+    item.min = 4096;
+    const std::array<rpcrdma_proc, 1> procs = {proc_of(1, item, item)};
+    const rpcrdma_ulb ulb{0x20001008, 1, 1, procs.data()};
+    ASSERT_EQ(rpcrdma_ulb_register(&ulb), 0);
+    const rpcrdma_proc* const proc = find_binding(0x20001008, 1)->proc(1);
+    EXPECT_EQ(ddp_item(proc->arg).min, 4096u);
+    EXPECT_EQ(ddp_item(proc->res).min, 0u);
+}
+
+TEST(Ulb, WhatMakesNoSenseIsRefused) {
+    EXPECT_EQ(rpcrdma_ulb_register(nullptr), EINVAL);
+    rpcrdma_ulb ulb{0x20001003, 1, 1, nullptr};
+    EXPECT_EQ(rpcrdma_ulb_register(&ulb), EINVAL);
+    const auto refused = [&ulb](const rpcrdma_ddp& item) {
+        for (const rpcrdma_proc& proc : {proc_of(1, item, kNone), proc_of(1, kNone, item)}) {
+            ulb.procs = &proc;
+            if (rpcrdma_ulb_register(&ulb) != EINVAL) return false;
+        }
+        return true;
+    };
+    EXPECT_TRUE(refused({-2, 0, 0, nullptr}));
+    EXPECT_TRUE(refused({4, 0, 0, nullptr}));  // no pointer is there: data_len, by mistake
+    EXPECT_TRUE(refused({1 << 30, 0, 0, nullptr}));
+    EXPECT_TRUE(refused({8, 0, ~0u, nullptr}));
+    const std::array<rpcrdma_proc, 2> twice = {proc_of(1, kData, kNone), proc_of(1, kNone, kData)};
+    ulb.procs = twice.data();
+    ulb.proc_count = 2;
+    EXPECT_EQ(rpcrdma_ulb_register(&ulb), EINVAL);
+    ulb.proc_count = 1u << 30;
+    EXPECT_EQ(rpcrdma_ulb_register(&ulb), EINVAL);
+    EXPECT_EQ(find_binding(0x20001003, 1), nullptr);
+}
+
+TEST(Ulb, OnlyTheSameMayComeAgain) {
+    rpcrdma_proc proc = proc_of(1, kData, kNone);
+    const rpcrdma_ulb ulb{0x20001004, 1, 1, &proc};
+    EXPECT_EQ(rpcrdma_ulb_register(&ulb), 0);
+    const Binding* const binding = find_binding(0x20001004, 1);
+    EXPECT_EQ(rpcrdma_ulb_register(&ulb), 0);
+    EXPECT_EQ(find_binding(0x20001004, 1), binding);
+    proc.arg = kName;
+    EXPECT_EQ(rpcrdma_ulb_register(&ulb), EEXIST);
+    const rpcrdma_ulb none{0x20001004, 1, 0, nullptr};
+    EXPECT_EQ(rpcrdma_ulb_register(&none), EEXIST);
+    EXPECT_EQ(find_binding(0x20001004, 1), binding);
+}
+
+// RFC 8267 s4.
+TEST(Ulb, NfsIsBuiltIn) {
+    const Binding* const binding = find_binding(NFS3_PROGRAM, NFS_V3);
+    ASSERT_NE(binding, nullptr);
+    EXPECT_EQ(find_binding(NFS3_PROGRAM, 4), nullptr);
+    const std::span<const sunrpc::ProcInfo> infos = nfs::nfs3_procs();
+    for (std::uint32_t i = 0; i < infos.size(); ++i) {
+        const rpcrdma_proc* const proc = binding->proc(i);
+        ASSERT_NE(proc, nullptr) << i;
+        EXPECT_EQ(ddp_item(proc->arg).pointer_offset, infos[i].arg_item.pointer_offset) << i;
+        EXPECT_EQ(ddp_item(proc->res).pointer_offset, infos[i].res_item.pointer_offset) << i;
+        EXPECT_EQ(ddp_item(proc->res).string_bound, infos[i].res_item.string_bound) << i;
+    }
+    EXPECT_EQ(binding->proc(static_cast<std::uint32_t>(infos.size())), nullptr);
+    READ3args args{};
+    args.count = 8192;
+    EXPECT_EQ(result_item_max(binding->proc(NFSPROC3_READ), &args, 1 << 20), 8192u);
+    EXPECT_TRUE(ddp_item(binding->proc(NFSPROC3_SYMLINK)->arg).exists());
+    EXPECT_FALSE(ddp_item(binding->proc(NFSPROC3_LOOKUP)->arg).exists());
+}
+
+TEST(Ulb, IsFoundWhileOthersAreRegistered) {
+    constexpr std::uint32_t kFirst = 0x20002000, kEach = 200;
+    std::atomic<bool> stop{false};
+    std::atomic<std::uint32_t> wrong{0};
+    std::thread reader([&] {
+        while (!stop.load()) {
+            for (std::uint32_t prog = kFirst; prog < kFirst + 2 * kEach; ++prog) {
+                const Binding* const found = find_binding(prog, 1);
+                if (found != nullptr && (found->prog != prog || found->proc(1) == nullptr)) ++wrong;
+            }
+        }
+    });
+    std::array<std::thread, 2> writers;
+    for (std::uint32_t w = 0; w < writers.size(); ++w) {
+        writers[w] = std::thread([&wrong, w] {
+            const rpcrdma_proc proc = proc_of(1, kData, kNone);
+            for (std::uint32_t i = 0; i < kEach; ++i) {
+                const rpcrdma_ulb ulb{kFirst + 2 * i + w, 1, 1, &proc};
+                if (rpcrdma_ulb_register(&ulb) != 0) ++wrong;
+            }
+        });
+    }
+    for (std::thread& each : writers)
+        each.join();
+    stop = true;
+    reader.join();
+    EXPECT_EQ(wrong.load(), 0u);
+    for (std::uint32_t prog = kFirst; prog < kFirst + 2 * kEach; ++prog)
+        ASSERT_NE(find_binding(prog, 1), nullptr) << prog;
+}
+
+}  // namespace
+}  // namespace nfsrdma::tirpc
