@@ -67,6 +67,8 @@ foreach(header ${nr_installed_headers})
 endforeach()
 install(FILES ${nr_generated_headers} DESTINATION ${nr_include} COMPONENT dev)
 
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/libnfsrdma-dev COMPONENT dev OPTIONAL)
+
 install(TARGETS nfsrdma_shared EXPORT nfsrdma
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
 install(TARGETS nfsrdma_static EXPORT nfsrdma ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
@@ -81,9 +83,13 @@ install(FILES ${PROJECT_BINARY_DIR}/nfsrdmaConfig.cmake ${PROJECT_BINARY_DIR}/nf
 
 # When it is installed: the prefix may be another than that of the configuration (cmake --install --prefix).
 foreach(file nfsrdma.pc nfsrdma-static.pc)
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/${file}.in ${PROJECT_BINARY_DIR}/${file}.in @ONLY)
   install(CODE "
     set(prefix \${CMAKE_INSTALL_PREFIX})
-    configure_file(${PROJECT_BINARY_DIR}/${file}.in ${PROJECT_BINARY_DIR}/${file})" COMPONENT dev)
+    set(libdir ${CMAKE_INSTALL_LIBDIR})
+    set(includedir ${CMAKE_INSTALL_INCLUDEDIR})
+    set(description \"${PROJECT_DESCRIPTION}\")
+    set(version ${PROJECT_VERSION})
+    set(static_packages \"${static_packages}\")
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/${file}.in ${PROJECT_BINARY_DIR}/${file} @ONLY)" COMPONENT dev)
   install(FILES ${PROJECT_BINARY_DIR}/${file} DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 endforeach()

@@ -6,8 +6,14 @@ build=$(dirname "$(realpath "$BIN")")
 prefix=$work/prefix
 cmake --install "$build" --prefix "$prefix" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "cmake --install"; }
 if sed -n 's/^-- \(Installing\|Up-to-date\): //p' "$work/log" | grep -v "^$prefix/" >&2; then fail "outside of the prefix"; fi
-for file in bin/nfsrdmad bin/nfsrdma bin/rpcrdma-ping bin/rpcrdma-dump share/man/man8/nfsrdmad.8 \
-    share/man/man5/nfsrdma-exports.5 share/man/man1/nfsrdma.1 share/man/man1/rpcrdma-stress.1 lib/systemd/system/nfsrdmad.service; do
+files=(bin/nfsrdmad bin/nfsrdma bin/rpcrdma-ping bin/rpcrdma-dump share/man/man8/nfsrdmad.8 share/man/man5/nfsrdma-exports.5
+    share/man/man1/nfsrdma.1 share/man/man1/rpcrdma-stress.1 lib/systemd/system/nfsrdmad.service share/doc/nfsrdma/LICENSE)
+# Where libfuse is.
+[ ! -x "$BIN/mount.nfsrdma" ] || files+=(sbin/mount.nfsrdma sbin/mount.fuse.nfsrdma share/man/man8/mount.nfsrdma.8)
+# tests/consumer builds with it, from a prefix as this one.
+[ ! -e "$build/lib/libnfsrdma.so" ] || files+=(lib/libnfsrdma.so lib/libnfsrdma.a lib/pkgconfig/nfsrdma.pc
+    lib/cmake/nfsrdma/nfsrdmaConfig.cmake include/nfsrdma/tirpc/tirpc_rdma.h)
+for file in "${files[@]}"; do
     [ -s "$prefix/$file" ] || { find "$prefix" -type f >&2; fail "no $file"; }
 done
 
@@ -16,7 +22,7 @@ mkdir "$work/export" "$work/state"
 chmod 0700 "$work/state"
 make_tree "$work/tree"
 run() { env -i PATH=/usr/bin:/bin HOME=/nonexistent timeout 60 "$@"; }
-for program in "$prefix"/bin/*; do
+for program in "$prefix"/bin/* "$prefix"/sbin/*; do
     [ ! -x "$program" ] || run "$program" --help >"$work/out" || { cat "$work/out" >&2; fail "$program --help"; }
 done
 
