@@ -10,7 +10,8 @@
 namespace nfsrdma::tirpc {
 namespace {
 
-constexpr std::uint32_t kFlags = RPCRDMA_ZERO_COPY | RPCRDMA_RECONNECT | RPCRDMA_RPCBIND;
+constexpr std::uint32_t kFlags =
+    RPCRDMA_ZERO_COPY | RPCRDMA_RECONNECT | RPCRDMA_RPCBIND | RPCRDMA_SVC_THREADS;
 // Of the first version of the struct: what every later one begins with.
 constexpr std::uint32_t kFirstSize =
     offsetof(rpcrdma_opts, connections_max) + sizeof(std::uint32_t);

@@ -59,7 +59,7 @@ struct rpcrdma_opts {
 
 /* Set every member of `opts` to its default. */
 #define RPCRDMA_OPTS_INIT \
-    { .size = (uint32_t)sizeof(struct rpcrdma_opts) }
+    { sizeof(struct rpcrdma_opts), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
  * The item that is placed lies in the connection's own memory, and is not copied:
@@ -79,6 +79,12 @@ struct rpcrdma_opts {
 #define RPCRDMA_RECONNECT 0x2u
 /* clnt_rdma_create: ask the server's rpcbind for the port, by rpcb_rdma_getaddr. */
 #define RPCRDMA_RPCBIND 0x4u
+/* svc_rdma_create: several threads run svc_run at a time. Each request is dispatched by one of
+ * them, and each connection's by one at a time. libtirpc's own tables are no good for that; so they
+ * are made large enough for connections_max before, and an fd is not closed while a thread may be
+ * about to poll it. Only listeners with this flag, made before the threads run, may be served so;
+ * destroy them when at most one does. */
+#define RPCRDMA_SVC_THREADS 0x8u
 
 /* ---- Client ---------------------------------------------------------------------------------- */
 
