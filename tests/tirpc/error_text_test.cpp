@@ -25,7 +25,7 @@ TEST(ErrorText, AnErrorReadsAsALine) {
     set_error_text("connect to 127.0.0.1:20049", Error{Errc::system, ENODEV, "open a device"});
     EXPECT_STREQ(rpcrdma_strerror(), "connect to 127.0.0.1:20049: open a device: No such device");
     set_error_text("", Error{Errc::timed_out, 0, ""});
-    EXPECT_STREQ(rpcrdma_strerror(), "timed_out");
+    EXPECT_STREQ(rpcrdma_strerror(), "timed out");
 }
 
 TEST(ErrorText, WhatIsTooLongIsCut) {

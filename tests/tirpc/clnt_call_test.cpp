@@ -1,0 +1,378 @@
+// What goes how: inline, by chunk, whole; and what comes back, from good servers and others.
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/tirpc/clnt_world.hpp"
+
+namespace nfsrdma::tirpc::test {
+namespace {
+
+class ClntCall : public ::testing::Test {
+  protected:
+    static void SetUpTestSuite() { register_table(); }
+    Server server_;
+};
+
+std::string pattern(std::uint32_t bytes, char seed = 'a') {
+    std::string made(bytes, 0);
+    for (std::uint32_t i = 0; i < bytes; ++i)
+        made[i] = static_cast<char>(seed + static_cast<char>(i % 61));
+    return made;
+}
+
+std::uint32_t sum_of(const char* data, std::uint32_t bytes) {
+    std::uint32_t sum = 0;
+    for (std::uint32_t i = 0; i < bytes; ++i)
+        sum = sum * 31 + static_cast<unsigned char>(data[i]);
+    return sum;
+}
+
+constexpr std::array<std::uint32_t, 12> kSizes = {0,    1,    3,     2047,  2048,   2049,
+                                                  4095, 4096, 65537, 65538, 262143, 1u << 20};
+
+void write_and_check(const Client& client, char* data, std::uint32_t bytes) {
+    wargs args{};
+    std::string handle = "handle";
+    args.fh.fh_val = handle.data();
+    args.fh.fh_len = 6;
+    args.data.data_val = data;
+    args.data.data_len = bytes;
+    args.trailer = 0xfeed0000u + (bytes & 0xffffu);
+    wres res{};
+    ASSERT_EQ(client.call(T_WRITE, xdr_wargs, &args, xdr_wres, &res), RPC_SUCCESS)
+        << bytes << clnt_sperror(client.clnt, "");
+    ASSERT_EQ(res.status, ST_OK);
+    EXPECT_EQ(res.wres_u.resok.count, bytes);
+    EXPECT_EQ(load_be32(as_bytes(&res.wres_u.resok.verf[0])), sum_of(data, bytes)) << bytes;
+    EXPECT_EQ(load_be32(as_bytes(&res.wres_u.resok.verf[4])), args.trailer) << bytes;
+}
+
+TEST_F(ClntCall, ScalarsGoInline) {
+    const Client client(server_.connect());
+    int sum = 0;
+    EXPECT_EQ(client.add(40, 2, sum), RPC_SUCCESS);
+    EXPECT_EQ(sum, 42);
+    const rpcrdma_stats stats = client.stats();
+    EXPECT_EQ(stats.inline_calls, 1u);
+    EXPECT_EQ(stats.reply_chunk_calls, 0u);
+    EXPECT_EQ(stats.keys_bound, 0u);
+}
+
+TEST_F(ClntCall, WhatReturnsNothingOffersNothing) {
+    const Client client(server_.connect());
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+    // NULL in place of routines is the same.
+    EXPECT_EQ(
+        CLNT_CALL(client.clnt, T_NULL, void_routine(), nullptr, nullptr, nullptr, (timeval{20, 0})),
+        RPC_SUCCESS);
+    EXPECT_EQ(client.stats().keys_bound, 0u);
+}
+
+TEST_F(ClntCall, AnItemOfArgumentsGoesByReadChunkFromItsLimitOn) {
+    const Client client(server_.connect());
+    std::uint64_t chunks = 0;
+    for (const std::uint32_t bytes : kSizes) {
+        std::string data = pattern(bytes);
+        write_and_check(client, data.data(), bytes);
+        if (bytes >= kMinChunkBytes) ++chunks;
+        EXPECT_EQ(server_.last_payload.load(), bytes >= kMinChunkBytes ? bytes : 0);
+        EXPECT_EQ(client.stats().read_chunk_calls, chunks) << bytes;
+    }
+    EXPECT_EQ(client.stats().long_calls, 0u);
+}
+
+TEST_F(ClntCall, AnItemOfTheConnectionsMemoryIsNotCopied) {
+    const Client client(server_.connect());
+    constexpr std::uint32_t kBytes = 200001;
+    auto* const memory = static_cast<char*>(clnt_rdma_alloc(client.clnt, kBytes));
+    ASSERT_NE(memory, nullptr);
+    const std::string data = pattern(kBytes);
+    std::memcpy(memory, data.data(), kBytes);
+    write_and_check(client, memory, kBytes);
+    EXPECT_EQ(server_.last_payload.load(), kBytes);
+    EXPECT_EQ(client.stats().payload_copied_bytes, 0u);
+    // A part of it, too.
+    write_and_check(client, memory + 4096, 100000);
+    EXPECT_EQ(client.stats().payload_copied_bytes, 0u);
+    clnt_rdma_free(client.clnt, memory);
+    // It is not shown to the peer any more once it is the connection's again.
+    std::string own = pattern(kBytes);
+    write_and_check(client, own.data(), kBytes);
+    EXPECT_EQ(client.stats().payload_copied_bytes, kBytes);
+}
+
+TEST_F(ClntCall, AnItemOfResultsIsPlaced) {
+    const Client client(server_.connect());
+    for (const std::uint32_t bytes : kSizes) {
+        rargs args{};
+        args.count = bytes;
+        args.offset = 'b';
+        rres res{};
+        ASSERT_EQ(client.call(T_READ, xdr_rargs, &args, xdr_rres, &res), RPC_SUCCESS)
+            << bytes << clnt_sperror(client.clnt, "");
+        ASSERT_EQ(res.rres_u.resok.data.data_len, bytes);
+        EXPECT_EQ(std::string(res.rres_u.resok.data.data_val, bytes), pattern(bytes, 'b'));
+        EXPECT_TRUE(CLNT_FREERES(client.clnt, routine(xdr_rres), Client::as_caddr(&res)));
+    }
+    EXPECT_GE(client.stats().write_chunk_calls, 8u);
+    EXPECT_EQ(client.stats().reply_chunk_calls, 0u);
+}
+
+TEST_F(ClntCall, APresetPointerIsFilledInPlace) {
+    const Client client(server_.connect());
+    std::vector<char> mine(100000);
+    rargs args{};
+    args.count = 100000;
+    args.offset = 'c';
+    rres res{};
+    res.rres_u.resok.data.data_val = mine.data();
+    ASSERT_EQ(client.call(T_READ, xdr_rargs, &args, xdr_rres, &res), RPC_SUCCESS);
+    EXPECT_EQ(res.rres_u.resok.data.data_val, mine.data());
+    EXPECT_EQ(std::string(mine.data(), mine.size()), pattern(100000, 'c'));
+}
+
+// Inline, and longer than what was asked for, which is what the program's buffer holds.
+TEST_F(ClntCall, APresetBufferIsNeverOverrun) {
+    const Client client(server_.connect());
+    std::vector<char> mine(1000 + 64, 'z');
+    rargs args{};
+    args.count = 1000;
+    rres res{};
+    res.rres_u.resok.data.data_val = mine.data();
+    server_.play({Trick::longer_inline});
+    EXPECT_EQ(client.call(T_READ, xdr_rargs, &args, xdr_rres, &res), RPC_CANTDECODERES);
+    EXPECT_EQ(std::string(mine.data() + 1000, 64), std::string(64, 'z'));
+}
+
+TEST_F(ClntCall, APlaceThatTheServerDidNotUseIsNone) {
+    const Client client(server_.connect());
+    rargs args{};
+    args.count = 3000;
+    args.offset = 'd';
+    rres res{};
+    server_.play({Trick::inline_item, Trick::error_arm});
+    ASSERT_EQ(client.call(T_READ, xdr_rargs, &args, xdr_rres, &res), RPC_SUCCESS);
+    ASSERT_EQ(res.rres_u.resok.data.data_len, 3000u);
+    EXPECT_EQ(std::string(res.rres_u.resok.data.data_val, 3000), pattern(3000, 'd'));
+    CLNT_FREERES(client.clnt, routine(xdr_rres), Client::as_caddr(&res));
+    res = {};
+    ASSERT_EQ(client.call(T_READ, xdr_rargs, &args, xdr_rres, &res), RPC_SUCCESS);
+    EXPECT_EQ(res.status, ST_ERR);
+}
+
+TEST_F(ClntCall, StringsOfBothDirections) {
+    const Client client(server_.connect());
+    for (const std::uint32_t bytes : {0u, 1u, 300u, 2048u, 4095u, 4096u}) {
+        std::string path = pattern(bytes, 'A'), name = "a name";
+        largs args{};
+        args.name = name.data();
+        args.path = path.data();
+        char* res = nullptr;
+        ASSERT_EQ(client.call(T_LINK, xdr_largs, &args, xdr_wrapstring, &res), RPC_SUCCESS)
+            << bytes << clnt_sperror(client.clnt, "");
+        EXPECT_EQ(path, res);
+        CLNT_FREERES(client.clnt, routine(xdr_wrapstring), Client::as_caddr(&res));
+    }
+}
+
+TEST_F(ClntCall, BothWaysByRdmaAtOnce) {
+    const Client client(server_.connect());
+    for (const std::uint32_t bytes : kSizes) {
+        std::string data = pattern(bytes, 'e');
+        blob args{bytes, data.data()}, res{};
+        ASSERT_EQ(client.call(T_ECHO, xdr_blob, &args, xdr_blob, &res), RPC_SUCCESS)
+            << bytes << clnt_sperror(client.clnt, "");
+        EXPECT_EQ(std::string(res.blob_val, res.blob_len), data);
+        CLNT_FREERES(client.clnt, routine(xdr_blob), Client::as_caddr(&res));
+    }
+}
+
+TEST_F(ClntCall, WithoutATableMessagesGoWhole) {
+    const Client client(server_.connect());
+    for (const std::uint32_t bytes : kSizes) {
+        std::string data = pattern(bytes, 'f');
+        blob args{bytes, data.data()}, res{};
+        ASSERT_EQ(client.call(T_LONG, xdr_blob, &args, xdr_blob, &res), RPC_SUCCESS)
+            << bytes << clnt_sperror(client.clnt, "") << rpcrdma_strerror();
+        EXPECT_EQ(std::string(res.blob_val, res.blob_len), data);
+        CLNT_FREERES(client.clnt, routine(xdr_blob), Client::as_caddr(&res));
+    }
+    EXPECT_GE(client.stats().long_calls, 5u);
+    EXPECT_GE(client.stats().reply_chunk_calls, 5u);
+    EXPECT_EQ(client.stats().read_chunk_calls, 0u);
+}
+
+TEST_F(ClntCall, WhatIsLargerThanItMayBeFailsAloneAndIsNotSent) {
+    const Client client(server_.connect());
+    std::string data = pattern((1u << 20) + 5000);
+    blob args{static_cast<u_int>(data.size()), data.data()}, res{};
+    for (const rpcproc_t proc : {T_LONG, T_ECHO}) {
+        EXPECT_EQ(client.call(proc, xdr_blob, &args, xdr_blob, &res), RPC_CANTENCODEARGS);
+        EXPECT_EQ(client.error().re_errno, EMSGSIZE) << rpcrdma_strerror();
+    }
+    EXPECT_EQ(server_.calls.load(), 0u);
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+}
+
+TEST_F(ClntCall, ArgumentsThatDoNotEncodeFailAlone) {
+    const Client client(server_.connect());
+    wargs args{};
+    args.fh.fh_len = FHMAX + 1;
+    wres res{};
+    EXPECT_EQ(client.call(T_WRITE, xdr_wargs, &args, xdr_wres, &res), RPC_CANTENCODEARGS);
+    EXPECT_EQ(client.error().re_status, RPC_CANTENCODEARGS);
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+}
+
+TEST_F(ClntCall, RepliesThatEndEarlyDoNotDecode) {
+    const Client client(server_.connect());
+    int sum = 0;
+    server_.play({Trick::short_header, Trick::short_results});
+    EXPECT_EQ(client.add(1, 2, sum), RPC_CANTDECODERES);
+    EXPECT_EQ(client.add(1, 2, sum), RPC_CANTDECODERES);
+    EXPECT_EQ(client.add(1, 2, sum), RPC_SUCCESS);
+}
+
+TEST_F(ClntCall, WhatTheServerRefusesIsToldAsLibtirpcTellsIt) {
+    const Client client(server_.connect());
+    server_.play({Trick::system_err, Trick::prog_mismatch});
+    EXPECT_EQ(client.null(), RPC_SYSTEMERROR);
+    EXPECT_EQ(client.null(), RPC_PROGVERSMISMATCH);
+    EXPECT_EQ(client.error().re_vers.low, 7u);
+    EXPECT_EQ(client.error().re_vers.high, 9u);
+    const std::string text = clnt_sperror(client.clnt, "x");
+    EXPECT_NE(text.find("low version = 7, high version = 9"), std::string::npos) << text;
+}
+
+// AUTH_SYS is refreshed twice, each time sent with another XID, and then given up.
+TEST_F(ClntCall, RefreshedCredentialsAreSentAnewAtMostTwice) {
+    const Client client(server_.connect());
+    AUTH_DESTROY(client.clnt->cl_auth);
+    std::array<gid_t, 1> groups{7};
+    client.clnt->cl_auth = authunix_create(std::string("host").data(), 55, 66, 1, groups.data());
+    // A refresh of AUTH_SYS succeeds only when it returns to its first form.
+    server_.play({Trick::verifier, Trick::auth_error});
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+    EXPECT_EQ(server_.last_flavor.load(), 1u);
+    EXPECT_EQ(server_.last_uid.load(), 55u);
+}
+
+TEST_F(ClntCall, ALongVerifierIsTakenInPlace) {
+    const Client client(server_.connect());
+    int sum = 0;
+    server_.play({Trick::verifier, Trick::verifier});
+    EXPECT_EQ(client.add(3, 4, sum), RPC_SUCCESS);
+    EXPECT_EQ(sum, 7);
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+}
+
+TEST_F(ClntCall, CredentialsOfAuthSysArrive) {
+    const Client client(server_.connect());
+    AUTH_DESTROY(client.clnt->cl_auth);
+    client.clnt->cl_auth = authunix_create(std::string("host").data(), 1234, 66, 0, nullptr);
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+    EXPECT_EQ(server_.last_flavor.load(), 1u);
+    EXPECT_EQ(server_.last_uid.load(), 1234u);
+}
+
+class ZeroCopy : public ClntCall {
+  protected:
+    Client connect() {
+        rpcrdma_opts opts = server_.opts();
+        opts.flags = RPCRDMA_ZERO_COPY;
+        return Client(server_.connect(opts));
+    }
+    static rres read(const Client& client, std::uint32_t bytes, char seed) {
+        rargs args{};
+        args.count = bytes;
+        args.offset = static_cast<unsigned char>(seed);
+        rres res{};
+        EXPECT_EQ(client.call(T_READ, xdr_rargs, &args, xdr_rres, &res), RPC_SUCCESS)
+            << clnt_sperror(client.clnt, "");
+        EXPECT_EQ(std::string(res.rres_u.resok.data.data_val, bytes), pattern(bytes, seed));
+        return res;
+    }
+    static bool free_of(const Client& client, rres& res) {
+        return CLNT_FREERES(client.clnt, routine(xdr_rres), Client::as_caddr(&res)) != FALSE;
+    }
+};
+
+TEST_F(ZeroCopy, ResultsStayWhereTheyWerePlacedUntilTheyAreFreed) {
+    const Client client = connect();
+    rres first = read(client, 100000, 'g'), second = read(client, 70000, 'h');
+    EXPECT_EQ(client.stats().payload_copied_bytes, 0u);
+    EXPECT_EQ(address_of(first.rres_u.resok.data.data_val) % 4096, 0u);
+    EXPECT_EQ(std::string(first.rres_u.resok.data.data_val, 100000), pattern(100000, 'g'));
+    // By a copy of the struct, and not in the order of the calls.
+    rres moved = second;
+    EXPECT_TRUE(free_of(client, moved));
+    EXPECT_EQ(moved.rres_u.resok.data.data_val, nullptr);
+    EXPECT_TRUE(free_of(client, first));
+}
+
+TEST_F(ZeroCopy, ManyTimesOverNothingIsLost) {
+    const Client client = connect();
+    for (int i = 0; i < 200; ++i) {
+        rres res = read(client, 5000 + static_cast<std::uint32_t>(i), 'i');
+        EXPECT_TRUE(free_of(client, res));
+    }
+}
+
+TEST_F(ZeroCopy, WhatIsNotFreedGoesWithTheClient) {
+    const Client client = connect();
+    static_cast<void>(read(client, 100000, 'j'));
+}
+
+TEST_F(ZeroCopy, WhatCameInlineIsLibtirpcsOwn) {
+    const Client client = connect();
+    rres res = read(client, 100, 'k');
+    EXPECT_TRUE(free_of(client, res));
+    server_.play({Trick::inline_item});
+    res = read(client, 3000, 'l');
+    EXPECT_TRUE(free_of(client, res));
+}
+
+// A string's decoding writes behind it, with the peer's length: it is always copied.
+TEST_F(ZeroCopy, AStringIsCopied) {
+    const Client client = connect();
+    std::string path = pattern(4096, 'A'), name = "n";
+    largs args{};
+    args.name = name.data();
+    args.path = path.data();
+    char* res = nullptr;
+    ASSERT_EQ(client.call(T_LINK, xdr_largs, &args, xdr_wrapstring, &res), RPC_SUCCESS);
+    EXPECT_EQ(path, res);
+    std::free(res);
+}
+
+TEST_F(ZeroCopy, APresetPointerIsStillTheProgramsOwn) {
+    const Client client = connect();
+    std::vector<char> mine(50000);
+    rargs args{};
+    args.count = 50000;
+    args.offset = 'm';
+    rres res{};
+    res.rres_u.resok.data.data_val = mine.data();
+    ASSERT_EQ(client.call(T_READ, xdr_rargs, &args, xdr_rres, &res), RPC_SUCCESS);
+    EXPECT_EQ(res.rres_u.resok.data.data_val, mine.data());
+    EXPECT_EQ(std::string(mine.data(), mine.size()), pattern(50000, 'm'));
+}
+
+TEST_F(ZeroCopy, AnErrorArmLeavesNothingBehind) {
+    const Client client = connect();
+    rargs args{};
+    args.count = 50000;
+    rres res{};
+    server_.play({Trick::error_arm});
+    ASSERT_EQ(client.call(T_READ, xdr_rargs, &args, xdr_rres, &res), RPC_SUCCESS);
+    EXPECT_EQ(res.status, ST_ERR);
+    EXPECT_TRUE(free_of(client, res));
+}
+
+}  // namespace
+}  // namespace nfsrdma::tirpc::test
