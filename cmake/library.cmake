@@ -93,3 +93,12 @@ foreach(file nfsrdma.pc nfsrdma-static.pc)
     configure_file(${PROJECT_SOURCE_DIR}/cmake/${file}.in ${PROJECT_BINARY_DIR}/${file} @ONLY)" COMPONENT dev)
   install(FILES ${PROJECT_BINARY_DIR}/${file} DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 endforeach()
+
+# The API reference. A warning is an error.
+find_program(DOXYGEN_EXECUTABLE doxygen)
+if(DOXYGEN_EXECUTABLE)
+  list(JOIN header_paths " " docs_input)
+  set(docs_input "${PROJECT_SOURCE_DIR}/docs/api.md ${docs_input}")
+  configure_file(${PROJECT_SOURCE_DIR}/docs/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile @ONLY)
+  add_custom_target(docs COMMAND ${DOXYGEN_EXECUTABLE} ${PROJECT_BINARY_DIR}/Doxyfile VERBATIM)
+endif()
