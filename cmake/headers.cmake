@@ -25,6 +25,7 @@ set(nr_installed_headers
   sunrpc/svc.hpp
   sunrpc/svc_stats.hpp
   sunrpc/xdr_buf.hpp
+  sunrpc/xdr_proc.hpp
   sunrpc/xdr_stream.hpp
   sunrpc/xprt.hpp
   sunrpc/xprt_group.hpp
@@ -48,6 +49,7 @@ set(nr_installed_headers
   pools/buffer_pool.hpp
   pools/io.hpp
   pools/lease.hpp
+  pools/link.hpp
   pools/mr_pool.hpp
   pools/page_list.hpp
   pools/provision.hpp

@@ -30,7 +30,7 @@ struct Request {
     bool passive = false;
     // softroce: local address and UDP port. Not given: passive, `address` with the standard port;
     // active, the address that leads to the peer, with that port where it is free.
-    std::optional<SockAddr> bind;
+    std::optional<SockAddr> bind{};
     std::uint16_t peer_udp_port = verbs::softroce::kRoceV2Port;  // softroce
     // softroce, which --device auto then means; Errc::unsupported with rdmacore.
     verbs::softroce::FaultSpec faults{};

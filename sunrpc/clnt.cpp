@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <sys/random.h>
 
 #include "base/bytes.hpp"
@@ -359,6 +360,18 @@ Result<void> Clnt::call(Call& call) noexcept {
         ClntLeaf::fail_later(*this, call, started.error());
     }
     return {};
+}
+
+Result<void> Clnt::call_and_wait(Call& call) noexcept {
+    std::optional<Result<void>> outcome;
+    call.user = &outcome;
+    call.done = [](Call& ended, Result<void> result) noexcept {
+        static_cast<std::optional<Result<void>>*>(ended.user)->emplace(result);
+    };
+    NR_TRY(this->call(call));
+    while (!outcome)
+        (void)xprt_.loop().run_once(kNsPerSec);
+    return *outcome;
 }
 
 void Clnt::cancel(Call& call) noexcept {

@@ -105,6 +105,10 @@ class Clnt {
     // Errc::invalid_argument (arguments do not encode), which come back here, without `done`, when
     // the call need not queue.
     Result<void> call(Call& call) noexcept;
+    // Calls and runs the loop until the answer is there; Call::done and user are not used. For
+    // programs that have nothing else to do meanwhile; not from inside a callback of the loop.
+    // Other calls go on, and their `done` run. The errors are those that `done` would be told.
+    Result<void> call_and_wait(Call& call) noexcept;
     // Answers the caller at once with Errc::closed; the slot comes back by itself.
     void cancel(Call& call) noexcept;
     void observe(const CallObserver& observer) noexcept { observer_ = observer; }

@@ -168,6 +168,9 @@ struct SvcLeaf {
         if (decoded && !stream.failed()) {
             call.arg_item_borrowed =
                 stream.in_place() || (stream.payload_taken() && stream.payload_copied() == 0);
+            // Of an empty item no byte was asked for: its slot still points into the message, which
+            // is not xdr_free's.
+            if (!call.arg_item_borrowed && procedure.preset == nullptr) stream.clear_item();
             return true;
         }
         stream.clear_item();

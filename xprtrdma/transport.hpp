@@ -103,7 +103,15 @@ class Transport : public sunrpc::Xprt {
     static Result<std::unique_ptr<Transport>> create(verbs::Device& device, const SockAddr& server,
                                                      const TransportOptions& options,
                                                      Connected connected, void* arg);
-    // Close first and run the loop until idle(): the destructor asserts that all pools are full.
+    // The same for a program that has nothing else to do meanwhile: runs the device's loop until
+    // there is a connection, or the attempt failed. Not from inside a callback of that loop.
+    static Result<std::unique_ptr<Transport>> connect(verbs::Device& device, const SockAddr& server,
+                                                      const TransportOptions& options);
+    // close(), and runs the loop until idle(). Not from inside a callback. The caller has put every
+    // Rqst and released every Payload: it would wait for them for ever.
+    void finish() noexcept;
+    // Close first and run the loop until idle(), or finish(): the destructor asserts that all pools
+    // are full.
     ~Transport() override = default;
     virtual bool idle() const noexcept = 0;  // disconnected, everything flushed and home
     virtual const TransportCounters& counters() const noexcept = 0;

@@ -71,6 +71,20 @@ TEST_F(SvcTest, NullIsAnswered) {
     EXPECT_EQ(reply.message.size(), 24u);
 }
 
+// Arguments that libtirpc allocates, and frees: an empty item is nobody's memory.
+TEST_F(SvcTest, EmptyItemWithoutAPresetIsNotFreed) {
+    table.at(blob::write).preset = nullptr;
+    for (const std::uint32_t size : {0u, 4u, 0u}) {
+        std::vector<std::byte> message = call(blob::write, {1, size});
+        for (std::uint32_t at = 0; at <= size; at += 4)
+            put(message, 7);
+        const RawReply reply = server->raw_call(message);
+        EXPECT_EQ(accept_of(reply), 0u);
+        EXPECT_EQ(reply.word(6), size);
+        EXPECT_EQ(state.last_after, 7u);
+    }
+}
+
 TEST_F(SvcTest, ProgramUnavailable) {
     std::vector<std::byte> message = call(blob::null, {});
     store_be32(message.data() + 12, blob::kProg + 1);
