@@ -124,8 +124,8 @@ std::vector<Finding> check_words(const std::string& path, const std::string& tex
         {R"(\b(htonl|htons|ntohl|ntohs)\b)", "base/bytes.hpp", "^(base/sock_addr|tests/)"},
         {R"(\bvolatile\b)", "std::atomic", "^$"},
         {R"(\b(rand|srand)\()", "base/prng.hpp", "^$"},
-        {R"(\b(sleep|usleep)\()", "Loop and Timer", "^(tools/|base/loop)"},
-        {R"(\busing namespace\b)", "qualified names", "^$"},
+        {R"(\b(sleep|usleep)\()", "Loop and Timer", "^(tools/|tests/tirpc/|base/loop)"},
+        {R"(\busing namespace\b)", "qualified names", "^(examples|tirpc)/"},
         {R"(\bTODO\b(?!\(#\d+\)))", "TODO(#issue)", "^$"},
         {R"(\b(FIXME|XXX)\b)", "TODO(#issue)", "^$"},
     };
@@ -184,7 +184,7 @@ std::string read(const fs::path& path) {
 std::vector<std::string> tree() {
     std::vector<std::string> files;
     for (const char* top : {"base", "sunrpc", "verbs", "rpcrdma", "pools", "xprtrdma", "svcrdma",
-                            "nfs", "tools", "tests"}) {
+                            "nfs", "devices", "tirpc", "tools", "examples", "tests"}) {
         for (const auto& entry : fs::recursive_directory_iterator(top)) {
             const std::string ext = entry.path().extension().string();
             if (entry.is_regular_file() && (ext == ".cpp" || ext == ".hpp"))

@@ -4,14 +4,13 @@
  * by other means: those of the library must not be taken for them, nor the other way round.
  * Usage: c_face ADDRESS; ADDRESS is one of this machine.
  */
+#include <nfsrdma/tirpc/tirpc_rdma.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <nfsrdma/tirpc/tirpc_rdma.h>
 
 #define PROG 0x20000777u
 #define VERS 1u

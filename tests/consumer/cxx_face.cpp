@@ -2,26 +2,27 @@
 // client on two softroce devices of one event loop. Usage: cxx_face ADDRESS; ADDRESS is one of this
 // machine.
 #include <cstdio>
-#include <string>
-
 #include <nfsrdma/devices/open.hpp>
 #include <nfsrdma/nfs/client/client.hpp>
 #include <nfsrdma/sunrpc/clnt.hpp>
 #include <nfsrdma/sunrpc/svc.hpp>
+#include <nfsrdma/sunrpc/xdr_proc.hpp>
 #include <nfsrdma/svcrdma/listener.hpp>
 #include <nfsrdma/xprtrdma/transport.hpp>
+#include <string>
 
-using namespace nfsrdma;  // NOLINT
-
+namespace nfsrdma {
 namespace {
 
 constexpr std::uint32_t kProg = 0x20000778, kVers = 1, kSquare = 1;
 
-std::uint32_t small(const void*) { return 64; }
+std::uint32_t small(const void*) {
+    return 64;
+}
 
 const sunrpc::ProcInfo kSquareInfo = {.name = "SQUARE",
-                                      .xdr_args = reinterpret_cast<xdrproc_t>(xdr_u_int),
-                                      .xdr_res = reinterpret_cast<xdrproc_t>(xdr_u_int),
+                                      .xdr_args = sunrpc::xdr_proc<u_int, xdr_u_int>,
+                                      .xdr_res = sunrpc::xdr_proc<u_int, xdr_u_int>,
                                       .args_size = sizeof(u_int),
                                       .res_size = sizeof(u_int),
                                       .args_max = small,
@@ -94,8 +95,7 @@ Result<void> both(const char* address) {
                  .args_bytes = sizeof(u_int),
                  .res_bytes = sizeof(u_int)});
     svcrdma::ServerOptions options;
-    NR_TRY_ASSIGN(auto listener,
-                  svcrdma::Listener::create(*server_device, host, service, options));
+    NR_TRY_ASSIGN(auto listener, svcrdma::Listener::create(*server_device, host, service, options));
 
     NR_TRY_ASSIGN(auto client_device, open_device(*loop, listener->local(), false));
     State state;
@@ -121,11 +121,12 @@ Result<void> both(const char* address) {
 }
 
 }  // namespace
+}  // namespace nfsrdma
 
 int main(int argc, char** argv) {
     if (argc != 2) return 2;
-    if (Result<void> outcome = both(argv[1]); !outcome) {
-        std::fprintf(stderr, "cxx_face: %s\n", to_string(outcome.error()).c_str());
+    if (nfsrdma::Result<void> outcome = nfsrdma::both(argv[1]); !outcome) {
+        (void)std::fprintf(stderr, "cxx_face: %s\n", to_string(outcome.error()).c_str());
         return 1;
     }
     std::puts("cxx_face: ok");
