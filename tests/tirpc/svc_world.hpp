@@ -365,8 +365,10 @@ class Client {
         auto opened = devices::open(*loop_, client_request(options, server));
         NR_ASSERT(static_cast<bool>(opened));
         device_ = std::move(opened->device);
+        xprtrdma::TransportOptions transport_opts = transport_options(options);
+        transport_opts.min_chunk_bytes = 1;  // what is apart goes by chunk
         transport_ = *xprtrdma::Transport::create(
-            *device_, server, transport_options(options),
+            *device_, server, transport_opts,
             [](void* self, Result<void> outcome) noexcept {
                 static_cast<Client*>(self)->connected_ = static_cast<bool>(outcome);
                 static_cast<Client*>(self)->told_ = true;
@@ -432,7 +434,7 @@ class Client {
         };
         return static_cast<bool>(transport_->send(*rqst));
     }
-    Reply wait(Flight& flight, std::uint64_t limit_ns = 30 * kNsPerSec) {
+    Reply wait(Flight& flight, std::uint64_t limit_ns = 20 * kNsPerSec) {
         Reply reply;
         const bool came = until([&] { return flight.done; }, limit_ns);
         reply.answered = came && flight.ok;
