@@ -81,16 +81,19 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/nfsrdmaConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/nfsrdmaConfig.cmake ${PROJECT_BINARY_DIR}/nfsrdmaConfigVersion.cmake
   DESTINATION ${config_dir} COMPONENT dev)
 
-# When it is installed: the prefix may be another than that of the configuration (cmake --install --prefix).
+# Twice: the prefix is known when it is installed, and may be another than that of the configuration (cmake --install --prefix).
+foreach(dir LIBDIR INCLUDEDIR)
+  set(pc_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
+  if(IS_ABSOLUTE ${CMAKE_INSTALL_${dir}})
+    set(pc_${dir} ${CMAKE_INSTALL_${dir}})
+  endif()
+endforeach()
+set(pc_prefix "@prefix@")
 foreach(file nfsrdma.pc nfsrdma-static.pc)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/${file}.in ${PROJECT_BINARY_DIR}/${file}.in @ONLY)
   install(CODE "
     set(prefix \${CMAKE_INSTALL_PREFIX})
-    set(libdir ${CMAKE_INSTALL_LIBDIR})
-    set(includedir ${CMAKE_INSTALL_INCLUDEDIR})
-    set(description \"${PROJECT_DESCRIPTION}\")
-    set(version ${PROJECT_VERSION})
-    set(static_packages \"${static_packages}\")
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/${file}.in ${PROJECT_BINARY_DIR}/${file} @ONLY)" COMPONENT dev)
+    configure_file(${PROJECT_BINARY_DIR}/${file}.in ${PROJECT_BINARY_DIR}/${file} @ONLY)" COMPONENT dev)
   install(FILES ${PROJECT_BINARY_DIR}/${file} DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 endforeach()
 
