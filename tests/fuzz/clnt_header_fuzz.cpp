@@ -1,4 +1,4 @@
-// links: nr_xprtrdma nr_test_support
+// links: nr_xprtrdma nr_pools nr_rpcrdma nr_sunrpc nr_fuzz_plumbing nr_test_support
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -59,10 +59,30 @@ void completed(sunrpc::Rqst& rqst, Result<void> outcome) noexcept {
     call.rqst = nullptr;
 }
 
+// Two devices and a listener.
+struct Net {
+    explicit Net(bool remote_invalidation)
+        : world(options()),
+          listener(*world.server, test::LoopWorld::server_address(), raw(remote_invalidation)) {}
+    static test::LoopWorld::Options options() {
+        test::LoopWorld::Options options;
+        options.net.frames = 512;
+        return options;
+    }
+    static test::RawOptions raw(bool remote_invalidation) {
+        test::RawOptions options;
+        options.receives = 16;
+        options.send_wrs = 64;
+        options.offer.remote_invalidation = remote_invalidation;
+        return options;
+    }
+    test::LoopWorld world;
+    test::RawListener listener;
+};
+
 struct Client {
-    Client(pools::LocalStrategy local, bool remote_invalidation, bool recovers)
-        : world(net()),
-          listener(*world.server, test::LoopWorld::server_address(), raw(remote_invalidation)) {
+    Client(Net& net, pools::LocalStrategy local, bool recovers)
+        : world(net.world), listener(net.listener) {
         TransportOptions options;
         options.demand = {.credits = kCalls,
                           .max_payload = kPayload,
@@ -89,22 +109,12 @@ struct Client {
         for (const Call& call : calls)
             NR_ASSERT(call.rqst == nullptr);
         transport.reset();
+        listener.conns.clear();
+        listener.script = nullptr;
     }
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
 
-    static test::LoopWorld::Options net() {
-        test::LoopWorld::Options options;
-        options.net.frames = 512;
-        return options;
-    }
-    static test::RawOptions raw(bool remote_invalidation) {
-        test::RawOptions options;
-        options.receives = 16;
-        options.send_wrs = 64;
-        options.offer.remote_invalidation = remote_invalidation;
-        return options;
-    }
     test::RawConn& conn() { return listener.last(); }
 
     void run(std::uint32_t first_kind, std::span<const std::byte> input) {
@@ -228,8 +238,8 @@ struct Client {
         world.run_for(50 * kNsPerUs);
     }
 
-    test::LoopWorld world;
-    test::RawListener listener;
+    test::LoopWorld& world;
+    test::RawListener& listener;
     std::unique_ptr<Transport> transport;
     std::array<Call, kCalls> calls;
     std::map<std::uint32_t, test::Bytes> pending;  // what would answer the calls seen
@@ -238,17 +248,28 @@ struct Client {
     std::uint32_t xid = 0;
 };
 
+// A transport that recovers, with a net of its own.
+struct KeptClient {
+    KeptClient(pools::LocalStrategy local, bool remote_invalidation)
+        : net(remote_invalidation), client(net, local, true) {}
+    Net net;
+    Client client;
+};
+
 void run(std::span<const std::byte> input) {
     if (input.empty() || input.size() > 20000) return;
-    static fuzz::Keep<Client, 6> clients;
+    static fuzz::Keep<KeptClient, 6> clients;
+    static fuzz::Keep<Net, 2> nets;
     const std::uint8_t bits = load_u8(input.data());
     const auto local = static_cast<pools::LocalStrategy>(bits % 3);
     const bool remote_invalidation = (bits & 4) != 0;
     const std::uint32_t kind = (bits >> 4) % 4u;
     if ((bits & kMortal) == kMortal)
-        return Client(local, remote_invalidation, false).run(kind, input.subspan(1));
-    Client& client = clients.get(bits % 3u * 2u + (remote_invalidation ? 1u : 0u), local,
-                                 remote_invalidation, true);
+        return Client(nets.get(remote_invalidation ? 1u : 0u, remote_invalidation), local, false)
+            .run(kind, input.subspan(1));
+    Client& client =
+        clients.get(bits % 3u * 2u + (remote_invalidation ? 1u : 0u), local, remote_invalidation)
+            .client;
     client.run(kind, input.subspan(1));
     client.finish();
 }

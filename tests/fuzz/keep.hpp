@@ -24,7 +24,7 @@ inline std::uint32_t lives(std::uint32_t usual) noexcept {
 }
 
 // One world of each of `kinds` kinds, made when it is asked for first.
-template <class World, std::size_t kinds = 1, std::uint32_t executions = 512>
+template <class World, std::size_t kinds = 1, std::uint32_t executions = 1024>
 class Keep {
   public:
     // `args` make the world of this kind; the same each time.

@@ -1,4 +1,4 @@
-// links: nr_svcrdma nr_test_support
+// links: nr_svcrdma nr_pools nr_rpcrdma nr_sunrpc nr_fuzz_plumbing nr_test_support
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -112,7 +112,7 @@ class ServerWorld {
     void connect(std::uint8_t kind) {
         kind_ = kind;
         test::RawOptions raw;
-        raw.receives = 32;
+        raw.receives = 8;
         raw.send_wrs = 128;
         raw.private_data = (kind & kPrivateData) != 0;
         raw.offer.remote_invalidation = (kind & kInvalidation) != 0;
@@ -204,9 +204,12 @@ class ServerWorld {
 
 void run(std::span<const std::byte> input) {
     if (input.empty() || input.size() > 20000) return;
-    static fuzz::Keep<ServerWorld, 3> worlds;
+    static fuzz::Keep<ServerWorld, 12> worlds;
     const std::uint8_t bits = load_u8(input.data());
-    worlds.get(bits % 3u, static_cast<pools::LocalStrategy>(bits % 3)).run(bits, input.subspan(1));
+    // A world for each kind of connection: a new one is made only where an input ended the last.
+    const std::uint32_t kind = (bits >> 4) % 4u;
+    worlds.get(bits % 3u * 4u + kind, static_cast<pools::LocalStrategy>(bits % 3))
+        .run(bits, input.subspan(1));
 }
 
 }  // namespace

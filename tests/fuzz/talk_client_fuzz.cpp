@@ -1,4 +1,4 @@
-// links: nr_nfs nr_xprtrdma nr_test_support
+// links: nr_nfs nr_xprtrdma nr_pools nr_rpcrdma nr_sunrpc nr_fuzz_plumbing nr_test_support
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -35,11 +35,31 @@ constexpr std::uint32_t kOps = 10;
 constexpr std::uint32_t kProcUnavailable = 3;  // an accept_stat
 constexpr std::uint8_t kMortal = 0xC8;         // all of these bits
 
+// Two devices and a listener.
+struct Net {
+    explicit Net(bool remote_invalidation)
+        : world(options()),
+          listener(*world.server, test::LoopWorld::server_address(), raw(remote_invalidation)) {}
+    static test::LoopWorld::Options options() {
+        test::LoopWorld::Options options;
+        options.net.frames = 512;
+        return options;
+    }
+    static test::RawOptions raw(bool remote_invalidation) {
+        test::RawOptions options;
+        options.receives = 16;
+        options.send_wrs = 128;
+        options.offer.remote_invalidation = remote_invalidation;
+        return options;
+    }
+    test::LoopWorld world;
+    test::RawListener listener;
+};
+
 class TalkToClient {
   public:
-    TalkToClient(pools::LocalStrategy local, bool remote_invalidation, bool recovers)
-        : world_(net()),
-          listener_(*world_.server, test::LoopWorld::server_address(), raw(remote_invalidation)) {
+    TalkToClient(Net& net, pools::LocalStrategy local, bool recovers)
+        : world_(net.world), listener_(net.listener) {
         xprtrdma::TransportOptions options;
         options.demand = {
             .credits = 8, .max_payload = kPayload, .max_message = 16 << 10, .inline_size = 1024};
@@ -68,6 +88,8 @@ class TalkToClient {
         NR_ASSERT(world_.run_until([&] { return transport_->idle(); }));
         client_.reset();
         transport_.reset();
+        listener_.conns.clear();
+        listener_.script = nullptr;
     }
     TalkToClient(const TalkToClient&) = delete;
     TalkToClient& operator=(const TalkToClient&) = delete;
@@ -103,18 +125,6 @@ class TalkToClient {
     }
 
   private:
-    static test::LoopWorld::Options net() {
-        test::LoopWorld::Options options;
-        options.net.frames = 512;
-        return options;
-    }
-    static test::RawOptions raw(bool remote_invalidation) {
-        test::RawOptions options;
-        options.receives = 32;
-        options.send_wrs = 128;
-        options.offer.remote_invalidation = remote_invalidation;
-        return options;
-    }
     test::RawConn& conn() { return listener_.last(); }
     bool alive() { return !conn().ended && !conn().qp().in_error(); }
 
@@ -207,8 +217,8 @@ class TalkToClient {
         return message;
     }
 
-    test::LoopWorld world_;
-    test::RawListener listener_;
+    test::LoopWorld& world_;
+    test::RawListener& listener_;
     std::unique_ptr<xprtrdma::Transport> transport_;
     std::unique_ptr<nc::Client> client_;
     sunrpc::Payload payload_, room_;
@@ -233,17 +243,29 @@ class TalkToClient {
     std::uint32_t xid_ = 0;
 };
 
+// A transport that recovers, with a net of its own.
+struct KeptTalk {
+    KeptTalk(pools::LocalStrategy local, bool remote_invalidation)
+        : net(remote_invalidation), talk(net, local, true) {}
+    Net net;
+    TalkToClient talk;
+};
+
 void run(std::span<const std::byte> input) {
-    static Keep<TalkToClient, 6> talks;
+    static Keep<KeptTalk, 6> talks;
+    static Keep<Net, 2> nets;
     const std::uint8_t bits = load_u8(input.data());
     const auto local = static_cast<pools::LocalStrategy>(bits % 3);
     const bool remote_invalidation = (bits & 4) != 0;
     const std::uint32_t first_call = bits >> 3;
     const Script script(input.subspan(1));
     if ((bits & kMortal) == kMortal)
-        return TalkToClient(local, remote_invalidation, false).run(first_call, script);
-    TalkToClient& talk = talks.get(bits % 3u * 2u + (remote_invalidation ? 1u : 0u), local,
-                                   remote_invalidation, true);
+        return TalkToClient(nets.get(remote_invalidation ? 1u : 0u, remote_invalidation), local,
+                            false)
+            .run(first_call, script);
+    TalkToClient& talk =
+        talks.get(bits % 3u * 2u + (remote_invalidation ? 1u : 0u), local, remote_invalidation)
+            .talk;
     talk.run(first_call, script);
     talk.finish();
 }

@@ -1,4 +1,4 @@
-// links: nr_nfs nr_svcrdma nr_test_support
+// links: nr_nfs nr_svcrdma nr_pools nr_rpcrdma nr_sunrpc nr_fuzz_plumbing nr_test_support
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -42,10 +42,13 @@ class TalkToServer {
         auto vfs = std::make_shared<nfs::VfsMem>(small);
         root_ = vfs->root();
         NR_ASSERT(static_cast<bool>(server_.add_export("/export", std::move(vfs))));
+        handle_ = nfs::encode_fh(server_.handle_key(),
+                                 {.export_id = nfs::export_id_of("/export"), .node = root_});
         server_.add_to(dispatcher_);
         svcrdma::ServerOptions options;
         options.demand = {
             .credits = 4, .max_payload = kExposed, .max_message = 16 << 10, .inline_size = 4096};
+        options.first_credits = 1;  // what a connection has grows with what it does
         options.payload_runs = 2;
         options.connections_max = 4;
         options.local = local;
@@ -69,7 +72,7 @@ class TalkToServer {
         reconnects_ = 0;
         last_.clear();
         // What this input repeats is what it said itself.
-        cache_.emplace(sunrpc::ReplyCacheOptions{.entries = 64, .shards = 1});
+        cache_.emplace(sunrpc::ReplyCacheOptions{.entries = 16, .shards = 1});
         dispatcher_.set_reply_cache(&*cache_);
         if (conn_ == nullptr || kind_ != (bits & kKindBits)) renew();
         while (!script.over())
@@ -135,7 +138,7 @@ class TalkToServer {
     void connect() {
         kind_ = bits_ & kKindBits;
         test::RawOptions raw;
-        raw.receives = 32;
+        raw.receives = 8;
         raw.send_wrs = 64;
         raw.private_data = (kind_ & kPrivateData) != 0;
         raw.offer.remote_invalidation = (kind_ & kInvalidation) != 0;
@@ -178,12 +181,10 @@ class TalkToServer {
         conn_.reset();
     }
     test::Bytes with_meaning(test::Bytes message) {
-        const nfs::FhBytes handle = nfs::encode_fh(
-            server_.handle_key(), {.export_id = nfs::export_id_of("/export"), .node = root_});
-        for (std::size_t at = 0; at + 4 + handle.size <= message.size(); at += 4) {
+        for (std::size_t at = 0; at + 4 + handle_.size <= message.size(); at += 4) {
             if (load_be32(&message[at]) != kHandle) continue;
-            store_be32(&message[at], handle.size);
-            std::copy(handle.span().begin(), handle.span().end(),
+            store_be32(&message[at], handle_.size);
+            std::copy(handle_.span().begin(), handle_.span().end(),
                       message.begin() + static_cast<std::ptrdiff_t>(at) + 4);
         }
         const std::uint32_t key = fast_ != nullptr ? static_cast<std::uint32_t>(fast_->rkey()) : 0;
@@ -216,6 +217,7 @@ class TalkToServer {
     bool key_is_gone_ = false, answered_ = false;
     std::unique_ptr<test::LoopWorld> world_;
     nfs::NodeId root_;
+    nfs::FhBytes handle_;
     nfs::Server server_;
     std::optional<sunrpc::ReplyCache> cache_;
     sunrpc::SvcDispatcher dispatcher_;
@@ -229,8 +231,10 @@ class TalkToServer {
 };
 
 void run(std::uint8_t bits, Script script) {
-    static Keep<TalkToServer, 3> talks;
-    talks.get(bits % 3u, static_cast<pools::LocalStrategy>(bits % 3)).run(bits, script);
+    static Keep<TalkToServer, 12> talks;
+    // A world for each kind of connection: a new one is made only where an input ended the last.
+    const std::uint32_t kind = (bits >> 4) % 4u;
+    talks.get(bits % 3u * 4u + kind, static_cast<pools::LocalStrategy>(bits % 3)).run(bits, script);
 }
 
 }  // namespace

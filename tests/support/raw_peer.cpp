@@ -20,6 +20,7 @@ void must(const Result<void>& result) {
 }  // namespace
 
 Words& Words::u32(std::uint32_t value) {
+    if (data_.capacity() == 0) data_.reserve(128);
     data_.resize(data_.size() + sizeof value);
     store_be32(data_.data() + data_.size() - sizeof value, value);
     return *this;
@@ -101,17 +102,21 @@ RawConn::~RawConn() {
 }
 
 void RawConn::post_receives(std::uint32_t count) {
+    const std::size_t size = options_.inline_size;
+    Recvs& made = recvs_.emplace_back();
+    made.memory = std::make_unique_for_overwrite<std::byte[]>(count * size);
+    made.mr =
+        must(pd_->register_memory({made.memory.get(), count * size}, verbs::Access::local_write));
+    made.recvs = std::vector<Recv>(count);
     for (std::uint32_t i = 0; i < count; ++i) {
-        auto recv = std::make_unique<Recv>();
-        recv->conn = this;
-        recv->done = &RawConn::on_recv;
-        recv->memory.resize(options_.inline_size);
-        recv->mr = must(pd_->register_memory(recv->memory, verbs::Access::local_write));
-        recv->sge = {address_of(recv->memory.data()), options_.inline_size, recv->mr->lkey()};
-        recv->wr.cqe = recv.get();
-        recv->wr.sgl = {&recv->sge, 1};
-        must(qp_->post_recv(recv->wr));
-        recvs_.push_back(std::move(recv));
+        Recv& recv = made.recvs[i];
+        recv.conn = this;
+        recv.done = &RawConn::on_recv;
+        recv.memory = &made.memory[i * size];
+        recv.sge = {address_of(recv.memory), options_.inline_size, made.mr->lkey()};
+        recv.wr.cqe = &recv;
+        recv.wr.sgl = {&recv.sge, 1};
+        must(qp_->post_recv(recv.wr));
     }
 }
 
@@ -189,7 +194,7 @@ void RawConn::on_recv(verbs::Cqe& cqe, const verbs::Wc& wc) noexcept {
     RawConn& conn = *recv.conn;
     if (wc.status != verbs::WcStatus::success) return;
     RawMessage message;
-    message.bytes.assign(recv.memory.begin(), recv.memory.begin() + wc.byte_len);
+    message.bytes.assign(recv.memory, recv.memory + wc.byte_len);
     message.with_invalidate = wc.with_invalidate;
     message.invalidated = static_cast<std::uint32_t>(wc.invalidated);
     if (conn.options_.repost && !conn.qp_->in_error()) must(conn.qp_->post_recv(recv.wr));

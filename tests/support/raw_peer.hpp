@@ -99,10 +99,15 @@ class RawConn final : public verbs::CmHandler {
     };
     struct Recv : verbs::Cqe {
         RawConn* conn = nullptr;
-        Bytes memory;
-        std::unique_ptr<verbs::Mr> mr;
+        const std::byte* memory = nullptr;
         verbs::Sge sge;
         verbs::RecvWr wr;
+    };
+    // Receives that were posted together, and their memory.
+    struct Recvs {
+        std::unique_ptr<std::byte[]> memory;
+        std::unique_ptr<verbs::Mr> mr;
+        std::vector<Recv> recvs;
     };
     RawConn(verbs::Device& device, const RawOptions& options)
         : device_(device), options_(options) {}
@@ -120,7 +125,7 @@ class RawConn final : public verbs::CmHandler {
     std::unique_ptr<verbs::CmId> id_;
     verbs::QueuePair* qp_ = nullptr;
     std::list<std::unique_ptr<Op>> ops_;
-    std::vector<std::unique_ptr<Recv>> recvs_;
+    std::vector<Recvs> recvs_;
 };
 
 // Accepts everybody.
