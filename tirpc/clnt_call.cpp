@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "sunrpc/xdr_stream.hpp"
@@ -212,9 +213,10 @@ bool ClntCall::encode_longer() noexcept {
     if (needed <= flight_->rqst->head_room.size())
         return fail(RPC_CANTENCODEARGS, {Errc::invalid_argument, 0, "the arguments do not encode"});
     share_.was_long[request_.proc % share_.was_long.size()].store(true, std::memory_order_relaxed);
-    const Result<void> changed =
-        share_.link.change_slot(*flight_, static_cast<std::uint32_t>(needed), request_.deadline_ns);
+    auto changed = share_.link.change_slot(
+        *std::exchange(flight_, nullptr), static_cast<std::uint32_t>(needed), request_.deadline_ns);
     if (!changed) return fail_before_send(changed.error());
+    flight_ = *changed;
     if (encode_once()) return true;
     if (error_.re_status != RPC_SUCCESS) return false;
     return fail(RPC_CANTENCODEARGS, {Errc::invalid_argument, 0, "the arguments do not encode"});

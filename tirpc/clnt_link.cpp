@@ -178,11 +178,7 @@ Result<void> ClntLink::attempt_slot(Want& want) noexcept {
     if (want.one_way && one_way_ >= one_way_limit())
         return Error{Errc::again, 0, "every credit but one is taken by one-way calls"};
     NR_TRY_ASSIGN(sunrpc::Rqst* const rqst, xprt_->get_rqst(want.call_max));
-    if (want.flight == nullptr) {
-        NR_ASSERT(!free_.empty());
-        want.flight = &free_.pop_front();
-    }
-    Flight& flight = *want.flight;
+    Flight& flight = flight_of(want);
     NR_ASSERT(flight.rqst == nullptr);
     flight.rqst = rqst;
     flight.done = flight.one_way = false;
@@ -197,9 +193,18 @@ Result<void> ClntLink::attempt_payloads(Want& want) noexcept {
     if (want.results_bytes != 0) {
         NR_TRY_ASSIGN(results, xprt_->get_payload(want.results_bytes));
     }
-    want.flight->args = std::move(args);
-    want.flight->results = std::move(results);
+    Flight& flight = flight_of(want);
+    flight.args = std::move(args);
+    flight.results = std::move(results);
     return {};
+}
+
+Flight& ClntLink::flight_of(Want& want) noexcept {
+    if (want.flight == nullptr) {
+        NR_ASSERT(!free_.empty());
+        want.flight = &free_.pop_front();
+    }
+    return *want.flight;
 }
 
 Result<void> ClntLink::attempt(Want& want) noexcept {
@@ -265,15 +270,15 @@ Result<Flight*> ClntLink::take(std::uint32_t call_max, bool one_way,
     return want.flight;
 }
 
-Result<void> ClntLink::change_slot(Flight& flight, std::uint32_t call_max,
-                                   std::uint64_t deadline_ns) noexcept {
+Result<Flight*> ClntLink::change_slot(Flight& flight, std::uint32_t call_max,
+                                      std::uint64_t deadline_ns) noexcept {
     Hold hold(*driver_);
     drain();
-    xprt_->put_rqst(*std::exchange(flight.rqst, nullptr));
+    to_free(flight);
     Want want;
-    want.flight = &flight;
     want.call_max = call_max;
-    return obtain(hold, want, deadline_ns);
+    NR_TRY(obtain(hold, want, deadline_ns));
+    return want.flight;
 }
 
 Result<void> ClntLink::provide(Flight& flight, std::uint32_t args_bytes,
@@ -352,13 +357,8 @@ Result<std::span<std::byte>> ClntLink::alloc(std::uint32_t bytes) noexcept {
     if (bytes == 0 || bytes > limits_.max_payload)
         return Error{Errc::too_big, 0, "0 bytes, or more than max_payload"};
     Want want;
-    want.flight = &free_.pop_front();
     want.args_bytes = bytes;
-    const Result<void> got = obtain(hold, want, kForever);
-    if (!got) {
-        to_free(*want.flight);
-        return got.error();
-    }
+    NR_TRY(obtain(hold, want, kForever));
     allocated_.push_back(*want.flight);
     allocated_count_.fetch_add(1, std::memory_order_relaxed);
     return want.flight->args.memory();

@@ -58,6 +58,7 @@ struct Want : ListHook<Want> {
 // to the program until clnt_freeres), or one_way. (2) Its slot and payloads are the transport's
 // again only under a Hold. (3) Who waits for payloads has a slot and is served before those that
 // wait for slots, and takes both payloads or none: nobody holds what another needs while it waits.
+// (4) Who has no slot and no payload has no flight: there are as many as these can be.
 //
 // Threads: any, but for create and the destructor.
 class ClntLink {
@@ -77,9 +78,9 @@ class ClntLink {
     // A slot with room for a call of `call_max` bytes. `one_way`: none that would be the last one.
     // Errc::timed_out; Errc::too_big; Errc::reconnect, Errc::closed: there is no connection.
     Result<Flight*> take(std::uint32_t call_max, bool one_way, std::uint64_t deadline_ns) noexcept;
-    // Another slot in place of the one it has. On failure it has none. Errors as above.
-    Result<void> change_slot(Flight& flight, std::uint32_t call_max,
-                             std::uint64_t deadline_ns) noexcept;
+    // Another slot in place of this one, which is given back in any case. Errors as above.
+    Result<Flight*> change_slot(Flight& flight, std::uint32_t call_max,
+                                std::uint64_t deadline_ns) noexcept;
     // Memory for the items of the call and of its results; 0: none. Errors as of take.
     Result<void> provide(Flight& flight, std::uint32_t args_bytes, std::uint32_t results_bytes,
                          std::uint64_t deadline_ns) noexcept;
@@ -125,6 +126,7 @@ class ClntLink {
     Result<void> attempt(Want& want) noexcept;
     Result<void> attempt_slot(Want& want) noexcept;
     Result<void> attempt_payloads(Want& want) noexcept;
+    Flight& flight_of(Want& want) noexcept;
     Result<void> obtain(Hold& hold, Want& want, std::uint64_t deadline_ns) noexcept;
     List<Want, Want>& queue_of(const Want& want) noexcept;
     void serve(List<Want, Want>& wants) noexcept;

@@ -1,8 +1,12 @@
 // What goes how: inline, by chunk, whole; and what comes back, from good servers and others.
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -249,17 +253,45 @@ TEST_F(ClntCall, WhatTheServerRefusesIsToldAsLibtirpcTellsIt) {
     EXPECT_NE(text.find("low version = 7, high version = 9"), std::string::npos) << text;
 }
 
-// AUTH_SYS is refreshed twice, each time sent with another XID, and then given up.
-TEST_F(ClntCall, RefreshedCredentialsAreSentAnewAtMostTwice) {
+// A server's shorthand is used, and when the server knows it no more the call is sent anew, with
+// the credential of before and another XID.
+TEST_F(ClntCall, AShorthandThatIsForgottenIsRefreshed) {
     const Client client(server_.connect());
     AUTH_DESTROY(client.clnt->cl_auth);
     std::array<gid_t, 1> groups{7};
     client.clnt->cl_auth = authunix_create(std::string("host").data(), 55, 66, 1, groups.data());
-    // A refresh of AUTH_SYS succeeds only when it returns to its first form.
-    server_.play({Trick::verifier, Trick::auth_error});
+    server_.play({Trick::shorthand, Trick::auth_error, Trick::none, Trick::auth_error});
     EXPECT_EQ(client.null(), RPC_SUCCESS);
     EXPECT_EQ(server_.last_flavor.load(), 1u);
+    EXPECT_EQ(client.null(), RPC_SUCCESS);  // by shorthand, refused, refreshed
+    EXPECT_EQ(server_.calls.load(), 3u);
+    EXPECT_EQ(server_.last_flavor.load(), 1u);
     EXPECT_EQ(server_.last_uid.load(), 55u);
+    // There is no other form to return to.
+    EXPECT_EQ(client.null(), RPC_AUTHERROR);
+    EXPECT_EQ(client.error().re_why, AUTH_REJECTEDCRED);
+    EXPECT_EQ(server_.calls.load(), 4u);
+}
+
+TEST_F(ClntCall, CredentialsAreRefreshedTwiceAtMost) {
+    const Client client(server_.connect());
+    // One that believes in itself each time.
+    AUTH* const none = client.clnt->cl_auth;
+    static std::atomic<int> refreshes;
+    refreshes = 0;
+    AUTH::auth_ops ops = *none->ah_ops;
+    ops.ah_refresh = [](AUTH* /*auth*/, void* /*message*/) -> int {
+        ++refreshes;
+        return TRUE;
+    };
+    AUTH stubborn = *none;
+    stubborn.ah_ops = &ops;
+    client.clnt->cl_auth = &stubborn;
+    server_.play(std::vector<Trick>(9, Trick::auth_error));
+    EXPECT_EQ(client.null(), RPC_AUTHERROR);
+    EXPECT_EQ(refreshes.load(), 2);
+    EXPECT_EQ(server_.calls.load(), 3u);
+    client.clnt->cl_auth = none;
 }
 
 TEST_F(ClntCall, ALongVerifierIsTakenInPlace) {
@@ -278,6 +310,156 @@ TEST_F(ClntCall, CredentialsOfAuthSysArrive) {
     EXPECT_EQ(client.null(), RPC_SUCCESS);
     EXPECT_EQ(server_.last_flavor.load(), 1u);
     EXPECT_EQ(server_.last_uid.load(), 1234u);
+}
+
+TEST_F(ClntCall, LargePayloadsAreAMatterOfOptions) {
+    constexpr std::uint32_t kMost = 4u << 20;
+    rpcrdma_opts opts = server_.opts();
+    opts.max_payload = opts.max_message = kMost;
+    opts.credits = 4;
+    const Server large(0, *SockAddr::parse("127.0.7.1", 0), server_options(*check_options(&opts)));
+    opts.port = large.address().port();
+    opts.peer_udp_port = large.udp_port();
+    const Client client(large.connect(opts));
+    std::string data = pattern(kMost, 'n');
+    for (const rpcproc_t proc : {T_ECHO, T_LONG}) {
+        blob args{kMost, data.data()}, res{};
+        ASSERT_EQ(client.call(proc, xdr_blob, &args, xdr_blob, &res), RPC_SUCCESS)
+            << clnt_sperror(client.clnt, "") << rpcrdma_strerror();
+        EXPECT_TRUE(std::string_view(res.blob_val, res.blob_len) == data);
+        CLNT_FREERES(client.clnt, routine(xdr_blob), Client::as_caddr(&res));
+    }
+}
+
+TEST_F(ClntCall, TheLargestOptionsMakeAConnection) {
+    rpcrdma_opts opts = server_.opts();
+    opts.max_payload = kPayloadMax;
+    opts.max_message = kMessageMax;
+    opts.credits = 1;
+    const Client client(server_.connect(opts));
+    ASSERT_NE(client.clnt, nullptr);
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+}
+
+// RPCSEC_GSS as it looks to a transport: a credential of its flavor, whose service says what may
+// be done to the data.
+class Gss : public ClntCall {
+  protected:
+    static constexpr std::uint32_t kData = 0, kInit = 1;
+    static constexpr std::uint32_t kNone = 1, kIntegrity = 2, kPrivacy = 3;
+    static inline std::atomic<int> inside{0}, inside_max{0}, refreshed{0};
+    static inline std::uint32_t procedure = kData, service = kNone;
+
+    static int marshal(AUTH* auth, XDR* xdr) {
+        const int now = ++inside;
+        if (now > inside_max.load()) inside_max.store(now);
+        auth->ah_cred.oa_flavor = RPCSEC_GSS;
+        std::array<std::uint32_t, 9> words = {kGss, 20, 1, procedure, 5, service, 0, 0, 0};
+        for (std::uint32_t& word : words)
+            if (xdr_u_int(xdr, &word) == FALSE) return FALSE;
+        // As it computes its checksum: over all that is there.
+        const u_int here = XDR_GETPOS(xdr);
+        if (XDR_SETPOS(xdr, 0) == FALSE) return FALSE;
+        const int32_t* const header = XDR_INLINE(xdr, static_cast<int>(here));
+        return header != nullptr && XDR_GETPOS(xdr) == here;
+    }
+    static int validate(AUTH* /*auth*/, opaque_auth* /*verifier*/) {
+        --inside;
+        return TRUE;
+    }
+    static int refresh(AUTH* /*auth*/, void* /*message*/) {
+        ++refreshed;
+        return TRUE;
+    }
+    static int wrap(AUTH* /*auth*/, XDR* xdr, xdrproc_t routine, caddr_t object) {
+        return routine(xdr, object);
+    }
+    void SetUp() override {
+        ops_.ah_nextverf = [](AUTH*) {};
+        ops_.ah_marshal = marshal;
+        ops_.ah_validate = validate;
+        ops_.ah_refresh = refresh;
+        ops_.ah_destroy = [](AUTH*) {};
+        ops_.ah_wrap = ops_.ah_unwrap = wrap;
+        auth_.ah_ops = &ops_;
+        inside = inside_max = refreshed = 0;
+        procedure = kData;
+        service = kNone;
+    }
+    AUTH::auth_ops ops_{};
+    AUTH auth_{};
+};
+
+TEST_F(Gss, UnderServiceNoneItemsGoByRdma) {
+    const Client client(server_.connect());
+    AUTH* const none = std::exchange(client.clnt->cl_auth, &auth_);
+    std::string data = pattern(50001, 'o');
+    blob args{50001, data.data()}, res{};
+    ASSERT_EQ(client.call(T_ECHO, xdr_blob, &args, xdr_blob, &res), RPC_SUCCESS)
+        << clnt_sperror(client.clnt, "");
+    EXPECT_EQ(std::string(res.blob_val, res.blob_len), data);
+    EXPECT_EQ(client.stats().read_chunk_calls, 1u);
+    EXPECT_EQ(client.stats().write_chunk_calls, 1u);
+    CLNT_FREERES(client.clnt, routine(xdr_blob), Client::as_caddr(&res));
+    client.clnt->cl_auth = none;
+}
+
+TEST_F(Gss, UnderIntegrityAndPrivacyNothingIsTakenApart) {
+    const Client client(server_.connect());
+    AUTH* const none = std::exchange(client.clnt->cl_auth, &auth_);
+    for (const std::uint32_t each : {kIntegrity, kPrivacy}) {
+        service = each;
+        for (const std::uint32_t bytes : {10u, 3000u, 50001u, 1u << 20}) {
+            std::string data = pattern(bytes, 'p');
+            blob args{bytes, data.data()}, res{};
+            ASSERT_EQ(client.call(T_ECHO, xdr_blob, &args, xdr_blob, &res), RPC_SUCCESS)
+                << clnt_sperror(client.clnt, "") << rpcrdma_strerror();
+            EXPECT_EQ(std::string(res.blob_val, res.blob_len), data);
+            CLNT_FREERES(client.clnt, routine(xdr_blob), Client::as_caddr(&res));
+        }
+    }
+    EXPECT_EQ(client.stats().read_chunk_calls, 0u);
+    EXPECT_EQ(client.stats().write_chunk_calls, 0u);
+    EXPECT_GE(client.stats().long_calls, 4u);
+    client.clnt->cl_auth = none;
+}
+
+// Its own messages have other types than those of the procedure that they name.
+TEST_F(Gss, ItsOwnMessagesKnowNoTable) {
+    const Client client(server_.connect());
+    AUTH* const none = std::exchange(client.clnt->cl_auth, &auth_);
+    procedure = kInit;
+    std::string data = pattern(5000, 'q');
+    blob args{5000, data.data()}, res{};
+    ASSERT_EQ(client.call(T_ECHO, xdr_blob, &args, xdr_blob, &res), RPC_SUCCESS);
+    EXPECT_EQ(client.stats().read_chunk_calls + client.stats().write_chunk_calls, 0u);
+    CLNT_FREERES(client.clnt, routine(xdr_blob), Client::as_caddr(&res));
+    client.clnt->cl_auth = none;
+}
+
+TEST_F(Gss, ItsCallsAreMadeOneByOne) {
+    const Client client(server_.connect());
+    AUTH* const none = std::exchange(client.clnt->cl_auth, &auth_);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 6; ++t) {
+        threads.emplace_back([&client] {
+            for (int i = 0; i < 50; ++i)
+                EXPECT_EQ(client.null(), RPC_SUCCESS);
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+    EXPECT_EQ(inside_max.load(), 1);
+    client.clnt->cl_auth = none;
+}
+
+TEST_F(Gss, ItIsNotRefreshedFromWithinACall) {
+    const Client client(server_.connect());
+    AUTH* const none = std::exchange(client.clnt->cl_auth, &auth_);
+    server_.play({Trick::auth_error});
+    EXPECT_EQ(client.null(), RPC_AUTHERROR);
+    EXPECT_EQ(refreshed.load(), 0);
+    client.clnt->cl_auth = none;
 }
 
 class ZeroCopy : public ClntCall {

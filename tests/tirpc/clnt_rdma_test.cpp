@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <poll.h>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/alloc_counter.hpp"
 #include "tests/tirpc/clnt_world.hpp"
 
 namespace nfsrdma::tirpc::test {
@@ -327,6 +329,63 @@ TEST_F(ClntRdma, EachThreadIsToldOfItsOwnFailure) {
     EXPECT_EQ(client.error().re_status, RPC_SUCCESS);
     // Who made no call is told of the last one of all.
     std::thread([&] { EXPECT_EQ(client.error().re_status, RPC_SUCCESS); }).join();
+}
+
+TEST_F(ClntRdma, ReconnectsWhenItIsToldTo) {
+    auto first = std::make_unique<Server>();
+    rpcrdma_opts opts = first->opts();
+    opts.flags = RPCRDMA_RECONNECT;
+    const Client client(first->connect(opts));
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+    const std::uint16_t udp_port = first->udp_port();
+    const SockAddr address = first->address();
+    std::thread caller([&] {
+        // Sent to the one, answered by the other.
+        EXPECT_EQ(client.sleep(500, {60, 0}), RPC_SUCCESS) << rpcrdma_strerror();
+    });
+    ASSERT_TRUE(soon([&] { return first->calls.load() == 2; }));
+    first->forget_calls();
+    first = nullptr;
+    const Server second(udp_port, address);
+    caller.join();
+    EXPECT_EQ(client.null({60, 0}), RPC_SUCCESS);
+    EXPECT_GE(second.calls.load(), 2u);
+}
+
+TEST_F(ClntRdma, WithoutAServerToReconnectToCallsTimeOut) {
+    Server gone;
+    rpcrdma_opts opts = gone.opts();
+    opts.flags = RPCRDMA_RECONNECT;
+    const Client client(gone.connect(opts));
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+    gone.stop();
+    for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(client.null({0, 100000}), RPC_TIMEDOUT);
+}
+
+// A call of several threads, and of as many slots, allocates nothing once the first were made.
+TEST_F(ClntRdma, CallsAllocateNothing) {
+    if (!::nfsrdma::test::kAllocCounterWorks) GTEST_SKIP() << "a sanitizer brings its own malloc";
+    const Client client(server_.connect());
+    int sum = 0;
+    for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(client.add(i, i, sum), RPC_SUCCESS);
+    constexpr std::uint32_t kBytes = 100000;
+    auto* const memory = static_cast<char*>(clnt_rdma_alloc(client.clnt, kBytes));
+    std::memset(memory, 1, kBytes);
+    const ::nfsrdma::test::AllocCounter counter;
+    for (int i = 0; i < 200; ++i) {
+        ASSERT_EQ(client.null(), RPC_SUCCESS);
+        ASSERT_EQ(client.add(i, i, sum), RPC_SUCCESS);
+        // The server does not know it: all that is counted is the client's.
+        blob args{kBytes, memory}, res{};
+        ASSERT_EQ(client.call(4711, xdr_blob, &args, xdr_blob, &res), RPC_CANTDECODERES);
+        ASSERT_EQ(CLNT_CALL(client.clnt, 4711, routine(xdr_blob), Client::as_caddr(&args),
+                            void_routine(), nullptr, (timeval{20, 0})),
+                  RPC_SUCCESS);
+    }
+    EXPECT_EQ(counter.count(), 0u);
+    clnt_rdma_free(client.clnt, memory);
 }
 
 TEST_F(ClntRdma, MoreCallsThanSlotsWaitTheirTurn) {

@@ -27,7 +27,9 @@
 // test tells it to: so that a CLIENT meets what a well-behaved server would never do.
 namespace nfsrdma::tirpc::test {
 
-inline constexpr std::uint32_t kProg = TESTPROG, kVers = TESTVERS;
+// A program of our own: other tests have their table for TESTPROG.
+inline constexpr std::uint32_t kProg = TESTPROG + 1, kVers = TESTVERS;
+inline constexpr std::uint32_t kGss = 6;
 
 // Each XDR routine of rpcgen with the type that libtirpc calls it by.
 template <class T>
@@ -82,25 +84,30 @@ enum class Trick : std::uint8_t {
     inline_item,    // READ: the item in the message, though there is room for it
     longer_inline,  // READ: the same, with 64 bytes more than were asked for
     error_arm,      // READ: status 5
+    shorthand,      // a verifier of AUTH_SHORT that stands for the credential from now on
     verifier,       // a verifier of AUTH_SHORT with a body of 400 bytes
 };
 
 class Server final : public sunrpc::Service {
   public:
-    explicit Server(svcrdma::ServerOptions options = server_options(*check_options(nullptr))) {
+    Server() : Server(0, *SockAddr::parse("127.0.7.1", 0)) {}
+    // At the ports of one that was there before.
+    Server(std::uint16_t udp_port, const SockAddr& address,
+           svcrdma::ServerOptions options = server_options(*check_options(nullptr))) {
         options.connections_max = 64;
         auto loop = Loop::create({.backend = LoopBackend::epoll});
         EXPECT_TRUE(loop);
         loop_ = *std::move(loop);
         verbs::softroce::UdpOptions udp;
-        udp.bind = *SockAddr::parse("127.0.7.1", 0);
+        udp.bind = address.with_port(udp_port);
+        udp.bind_patience_ms = 10000;
         auto wire = verbs::softroce::create_udp_wire(udp);
         EXPECT_TRUE(wire);
         udp_port_ = (*wire)->port();
         auto device = verbs::softroce::create_device(*loop_, *std::move(wire), {});
         EXPECT_TRUE(device);
         device_ = *std::move(device);
-        auto listener = svcrdma::Listener::create(*device_, udp.bind, *this, options);
+        auto listener = svcrdma::Listener::create(*device_, address, *this, options);
         EXPECT_TRUE(listener);
         listener_ = *std::move(listener);
         address_ = listener_->local();
@@ -133,6 +140,7 @@ class Server final : public sunrpc::Service {
         return made;
     }
     const SockAddr& address() const { return address_; }
+    std::uint16_t udp_port() const { return udp_port_; }
     CLIENT* connect(const rpcrdma_opts& with) const {
         CLIENT* const made =
             clnt_rdma_create(address_.address_to_string().c_str(), kProg, kVers, &with);
@@ -140,6 +148,9 @@ class Server final : public sunrpc::Service {
         return made;
     }
     CLIENT* connect() const { return connect(opts()); }
+
+    // What it has not answered yet it never will.
+    void forget_calls() { forgets_.store(true); }
 
     // Of the next call, once; the tricks of calls after that may be set before.
     void play(std::vector<Trick> tricks) {
@@ -162,6 +173,7 @@ class Server final : public sunrpc::Service {
             : Timer([](Timer& timer) noexcept { now(static_cast<Delayed&>(timer)); }) {}
         static void now(Delayed& self) noexcept {
             sunrpc::SvcRqst* const rqst = std::exchange(self.rqst, nullptr);
+            if (self.home->forgets_.load()) return rqst->xprt->drop(*rqst);
             self.home->answered.fetch_add(1);
             rqst->xprt->reply(*rqst);
         }
@@ -188,6 +200,7 @@ class Server final : public sunrpc::Service {
     void dispatch(sunrpc::SvcRqst& rqst) noexcept override {
         sunrpc::CallHeader header;
         const sunrpc::CallFault fault = sunrpc::decode_call(rqst.arg.head, header);
+        size_gss(rqst.arg.head, header);
         calls.fetch_add(1);
         last_xid.store(header.xid);
         last_flavor.store(static_cast<std::uint32_t>(header.flavor));
@@ -211,6 +224,15 @@ class Server final : public sunrpc::Service {
         auto used = sunrpc::encode_reply(rqst.res_room, reply);
         rqst.res = {};
         rqst.res.head = rqst.res_room.first(*used);
+    }
+
+    // What decode_call does not know: how long a header of RPCSEC_GSS is, whose verifier is empty.
+    static void size_gss(std::span<const std::byte> head, sunrpc::CallHeader& header) noexcept {
+        constexpr std::size_t kFlavor = 24, kCredential = 28, kProcedure = 20;
+        if (head.size() < 64 || load_be32(head.data() + kFlavor) != kGss) return;
+        header.flavor = sunrpc::AuthFlavor::gss;
+        header.proc = load_be32(head.data() + kProcedure);
+        header.size = 32 + load_be32(head.data() + kCredential) + 8;
     }
 
     // True: the reply is that of the trick.
@@ -237,16 +259,20 @@ class Server final : public sunrpc::Service {
 
     static std::uint32_t write_header(std::span<std::byte> room, std::uint32_t xid,
                                       Trick trick) noexcept {
-        constexpr std::uint32_t kBody = 400, kShorthand = 2;
-        const std::uint32_t body = trick == Trick::verifier ? kBody : 0;
-        const std::array<std::uint32_t, 5> words = {
-            xid, 1, 0, trick == Trick::verifier ? kShorthand : 0u, body};
+        constexpr std::uint32_t kBody = 400, kShort = 16, kShorthand = 2;
+        const bool shorthand = trick == Trick::shorthand;
+        const std::uint32_t body = trick == Trick::verifier ? kBody : shorthand ? kShort : 0;
+        const std::array<std::uint32_t, 5> words = {xid, 1, 0, body != 0 ? kShorthand : 0u, body};
         std::byte* at = room.data();
         for (const std::uint32_t word : words) {
             store_be32(at, word);
             at += 4;
         }
         std::memset(at, 'v', body);
+        if (shorthand) {  // a credential as an item
+            store_be32(at, kShorthand);
+            store_be32(at + 4, kShort - 8);
+        }
         store_be32(at + body, 0);
         return static_cast<std::uint32_t>(words.size() * 4 + body + 4);
     }
@@ -364,6 +390,7 @@ class Server final : public sunrpc::Service {
     std::array<Delayed, 64> delayed_;
     std::vector<Trick> tricks_;
     std::atomic<std::size_t> next_trick_{1u << 30};
+    std::atomic<bool> forgets_{false};
 };
 
 // A CLIENT with its AUTH, and calls by it.

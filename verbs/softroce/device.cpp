@@ -28,7 +28,7 @@ namespace nfsrdma::verbs::softroce {
 namespace {
 constexpr std::uint32_t kQuantum = 64 * 1024;  // of one queue pair in one pass over the work list
 constexpr std::uint32_t kFlushBudget = 1024 * 1024;  // of all in one flush
-constexpr std::uint32_t kFastRegPagesMax = 4096;
+constexpr std::uint32_t kFastRegPagesMax = 40960;    // a payload of 64 MiB and a message of 64 MiB
 constexpr std::uint32_t kQueueMax = 16384;
 constexpr std::uint32_t kReadWindowMin = 16 * 1024;
 }  // namespace
