@@ -8,6 +8,7 @@ step=${NR_EXAMPLE_STEP:-16}
 start_depot() {
     local log=$work/$1.server
     shift
+    : >"$log"
     "$BIN/depot_server" "$@" >"$log" 2>&1 &
     depot_pid=$!
     pids+=("$depot_pid")
@@ -47,11 +48,8 @@ each() {
     while [ $# -gt 0 ] && [ "$1" != -- ]; do server+=("$1"); shift; done
     shift
     client=("$@")
-    # A server numbers its items: each client has one of its own, but for the last two.
-    start_depot "$family.tcp" "${server[@]}" "$address" 0 0
-    run_client "$family.tcp" tcp "$address" "$tcp_port"
-    end_depot
     start_depot "$family.table" "${server[@]}" "$address" 0 0
+    run_client "$family.tcp" tcp "$address" "$tcp_port"
     run_client "$family.table" "${client[@]}" rdma "$address" "$rdma_port"
     end_depot
     start_depot "$family.whole" "${server[@]}" -n "$address" 0 0
@@ -90,7 +88,7 @@ depot rdma "$a" "$rdma_port" remove one || fail "remove over RDMA"
 status=0
 depot tcp "$a" "$tcp_port" get one 2>"$work/err" || status=$?
 [ "$status" = 1 ] && grep -q 'there is no one' "$work/err" || fail "get of what is gone: $status"
-end_depot
 status=0
-depot rdma "$a" "$rdma_port" list 2>"$work/err" || status=$?
-[ "$status" = 1 ] && grep -q 'depot_client' "$work/err" || { cat "$work/err" >&2; fail "without a server: status $status"; }
+depot rdma "$a" 9 list 2>"$work/err" || status=$?
+[ "$status" = 1 ] && grep -q 'onnection refused' "$work/err" || { cat "$work/err" >&2; fail "where nobody listens: status $status"; }
+end_depot

@@ -14,11 +14,12 @@
 #   9   rpcrdma-stress                        Linux nfsd on ext4                  rdma-core on rxe
 #  10   Linux mount on rxe, 32 MiB in flight  nfsrdmad on softroce (peer)         RoCEv2 on the wire
 #  11   mount.nfsrdma on rdma-core, softroce  Linux nfsd on rxe                   rdma-core on rxe, the wire
+#  12   examples/tirpc on rdma-core, softroce examples/tirpc on rdma-core         rdma-core on rxe, the wire, TCP
 BIN=$1
 OUT=/out
 shift
 rows=("$@")
-[ ${#rows[@]} -gt 0 ] || rows=(6 4 5 3 1 2 7 8 9 10)
+[ ${#rows[@]} -gt 0 ] || rows=(6 4 5 3 1 2 7 12 8 9 10)
 here=$(dirname "$0")
 source "$here/lib.sh"
 source "$here/tool_checks.sh"
@@ -178,6 +179,36 @@ row_11() {
     fuse_row 11 rdma-core
     check 11 "rdma-core: clean disconnect" qps_are "$base_qps"
 }
+# One rpcgen program over TCP and RDMA: the same results, by whatever device and with or without a table.
+row_12() {
+    [ -x "$BIN/depot_server" ] || { say 12 all "skipped: needs examples: they were not built"; return; }
+    limit=120 check 12 "all procedures over RDMA as over TCP" depot_serves "" tcp rdma-core softroce
+    limit=120 check 12 "the same, with whole messages" depot_serves -n rdma-core
+    check 12 "clean disconnect" qps_are "$base_qps"
+}
+depot_serves() { # OPTION CLIENT...: what TCP gave stays in $scratch/depot.tcp
+    local option=$1 server tcp rdma client from took=
+    shift
+    # shellcheck disable=SC2086
+    "$BIN/depot_server" -d rdmacore:rxe0 $option 10.9.0.1 0 0 >"$scratch/depot" 2>&1 &
+    server=$!
+    for _ in $(seq 150); do ! grep -q '^serving' "$scratch/depot" && kill -0 "$server" || break; sleep 0.2; done
+    read -r tcp rdma < <(sed -n 's/^serving at TCP port \(.*\) and RDMA port \(.*\)/\1 \2/p' "$scratch/depot") ||
+        fail "depot_server: $(tail -n 1 "$scratch/depot")"
+    for client in "$@"; do
+        from=$(now_ms)
+        "depot_by_$client" >"$scratch/depot.$client" 2>"$scratch/depot.stats" || fail "$client: $(tail -n 1 "$scratch/depot.stats")"
+        cmp "$scratch/depot.$client" "$scratch/depot.tcp" || fail "$client: $(diff "$scratch/depot.$client" "$scratch/depot.tcp" | tail -n 1)"
+        took+="$client $((($(now_ms) - from + 50) / 100))00 ms, "
+    done
+    kill "$server"
+    wait "$server" || true
+    echo "note: ${took}$(tail -n 1 "$scratch/depot.stats")"
+}
+depot_by_tcp() { "$BIN/nfsrdma_tirpc_example" tcp 10.9.0.1 "$tcp" 64; }
+# shellcheck disable=SC2086
+depot_by_rdma-core() { "$BIN/nfsrdma_tirpc_example" -d rdmacore:rxe0 $option rdma 10.9.0.1 "$rdma" 64; }
+depot_by_softroce() { peer "$BIN/nfsrdma_tirpc_example" -b 10.9.0.2:4791 rdma 10.9.0.1 "$rdma" 64; }
 stress_row() { # ROW
     limit=170 check "$1" "stress" tool_stress "$1" "${NR_GUEST_STRESS_SECONDS:-20}"
     check "$1" "clean disconnect" qps_are "$base_qps"
@@ -209,7 +240,7 @@ last_start=${NR_GUEST_LAST_START:-640}  # seconds from the start: a row takes 18
 for row in "${rows[@]}"; do
     [ $SECONDS -lt "$last_start" ] || { say "$row" all "skipped: needs time: $SECONDS s are over, a row may take 180"; continue; }
     case $row in
-        1 | 2 | 3 | 7 | 8 | 9) has_rdma_core || { say "$row" all "skipped: needs rdma-core: these programs have no such device"; continue; } ;;
+        1 | 2 | 3 | 7 | 8 | 9 | 12) has_rdma_core || { say "$row" all "skipped: needs rdma-core: these programs have no such device"; continue; } ;;
     esac
     from=$SECONDS
     # Linux's server keeps the connection of a client that was killed while it waited for nothing from it.
