@@ -259,13 +259,13 @@ TEST(SvcRequest, ASecondReplyIsNotSent) {
     Server server;
     Client client(server.address());
     std::atomic<int> second{-1};
-    seen().on_close = [&](svc_req* /*rqst*/, SVCXPRT* xprt) {
+    seen().set_on_close([&](svc_req* /*rqst*/, SVCXPRT* xprt) {
         EXPECT_NE(svc_sendreply(xprt, nothing, nullptr), FALSE);
         second = svc_sendreply(xprt, nothing, nullptr);
         svcerr_systemerr(xprt);
         int args = 0;
         EXPECT_EQ(svc_getargs(xprt, routine<xdr_int>, &args), FALSE);
-    };
+    });
     EXPECT_TRUE(is_success(client.call(Message(T_CLOSE).put(0).sent())));
     EXPECT_TRUE(is_success(client.call(Message(T_NULL).sent())));
     EXPECT_EQ(second, FALSE);
@@ -275,7 +275,7 @@ TEST(SvcRequest, ASecondReplyIsNotSent) {
 TEST(SvcRequest, ARequestThatIsNotAnsweredIsForgotten) {
     Server server;
     Client client(server.address());
-    seen().on_close = [](svc_req* /*rqst*/, SVCXPRT* /*xprt*/) {};
+    seen().set_on_close([](svc_req* /*rqst*/, SVCXPRT* /*xprt*/) {});
     ASSERT_TRUE(is_success(client.call(Message(T_NULL).sent())));  // more than one credit
     Client::Flight flight;
     ASSERT_TRUE(client.send(flight, Message(T_CLOSE).put(0).sent()));
@@ -334,7 +334,7 @@ TEST(SvcRequest, TheCallerIsTheClientsAddress) {
     Server server;
     Client client(server.address());
     ASSERT_TRUE(is_success(client.call(Message(T_WHO).sent())));
-    EXPECT_EQ(seen().caller, "127.0.0.1");
+    EXPECT_EQ(seen().get_caller(), "127.0.0.1");
 }
 
 TEST(SvcRequest, AnotherRpcVersionIsToldOurs) {

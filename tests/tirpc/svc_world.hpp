@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <poll.h>
 #include <string>
@@ -74,9 +75,27 @@ struct Seen {
     std::atomic<bool> alloc{false};  // results by svc_rdma_alloc
     std::atomic<bool> args_in_place{false};
     std::atomic<std::uint32_t> flavor{0};
+    std::atomic<SVCXPRT*> listener{nullptr};
+    using OnClose = std::function<void(svc_req*, SVCXPRT*)>;
+    void set_on_close(OnClose what) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        on_close = std::move(what);
+    }
+    OnClose get_on_close() {
+        const std::lock_guard<std::mutex> lock(mutex);
+        return on_close;
+    }
+    void set_caller(std::string text) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        caller = std::move(text);
+    }
+    std::string get_caller() {
+        const std::lock_guard<std::mutex> lock(mutex);
+        return caller;
+    }
+    std::mutex mutex;
     std::string caller;  // of the last T_WHO
-    SVCXPRT* listener = nullptr;
-    std::function<void(svc_req*, SVCXPRT*)> on_close;  // T_CLOSE
+    OnClose on_close;    // T_CLOSE
 };
 inline Seen& seen() {
     static Seen all;
@@ -168,7 +187,8 @@ inline void serve_who(svc_req* rqst, SVCXPRT* xprt) {
         res.machine = sys->aup_machname;
     }
     const netbuf* const caller = svc_getrpccaller(xprt);
-    seen().caller = SockAddr::from(static_cast<const sockaddr*>(caller->buf)).address_to_string();
+    seen().set_caller(
+        SockAddr::from(static_cast<const sockaddr*>(caller->buf)).address_to_string());
     send<xdr_whoami>(xprt, res);
 }
 
@@ -197,7 +217,7 @@ inline void serve_other(svc_req* rqst, SVCXPRT* xprt) {
         case T_DECODE:
             return svcerr_decode(xprt);
         case T_CLOSE:
-            seen().on_close(rqst, xprt);
+            seen().get_on_close()(rqst, xprt);
             return;
         case T_LINK: {
             largs args;
@@ -280,7 +300,8 @@ class Server {
             for (std::thread& other : others)
                 other.join();
             if (at_end) at_end();
-            if (seen().listener != nullptr) svc_destroy(seen().listener);
+            SVCXPRT* const listener = seen().listener.exchange(nullptr);
+            if (listener != nullptr) svc_destroy(listener);
             svc_unreg(TESTPROG, TESTVERS);
         });
         ready.wait(false);
@@ -292,7 +313,8 @@ class Server {
     void stop() {
         if (!first_.joinable()) return;
         stopping_ = true;
-        if (seen().listener != nullptr) svc_rdma_wake(seen().listener);
+        SVCXPRT* const listener = seen().listener;
+        if (listener != nullptr) svc_rdma_wake(listener);
         first_.join();
     }
     SvcListener& listener() { return *SvcListener::of(*xprt_); }
