@@ -29,14 +29,16 @@ constexpr std::uint32_t kFixedWords = 6;
 constexpr std::size_t kFlavorWord = 6, kGssProcWord = 9, kGssServiceWord = 11;
 constexpr std::uint32_t kGssData = 0, kGssServiceNone = 1;
 constexpr std::uint32_t kWord = 4;
+constexpr std::uint32_t kFixedBytes = kFixedWords * kWord;
 constexpr std::uint32_t kRpcCall = 0, kRpcVersion = 2;
 // Credential and verifier with their flavors and lengths.
 constexpr std::uint32_t kAuthMax = 2 * (2 * kWord + MAX_AUTH_BYTES);
-constexpr std::uint32_t kCallHeaderMax = kFixedWords * kWord + kAuthMax;
+constexpr std::uint32_t kCallHeaderMax = kFixedBytes + kAuthMax;
 // XID, REPLY, accepted, verifier, status, and the versions of a mismatch.
 constexpr std::uint32_t kReplyHeaderMax = 6 * kWord + MAX_AUTH_BYTES + 2 * kWord;
 // What wrapping adds to arguments or results: lengths, sequence number, checksum or token.
 constexpr std::uint32_t kGssOverhead = 1024;
+constexpr Error kDoNotEncode{Errc::invalid_argument, 0, "the arguments do not encode"};
 constexpr std::uint32_t kTransportHeader = 28;  // the least (RFC 8166 s4.1)
 
 // As xdr_void, which has another type.
@@ -132,9 +134,10 @@ bool ClntCall::fail_before_send(const Error& why) noexcept {
     switch (why.code) {
         case Errc::timed_out:
             // Who waits for nothing is not told that time is out, which means success to it.
-            if (request_.one_way)
+            if (request_.one_way) {
                 return fail(RPC_CANTSEND,
                             {Errc::again, 0, "one-way calls without a reply have every credit"});
+            }
             return fail(RPC_TIMEDOUT, why);
         case Errc::too_big:
         case Errc::invalid_argument:
@@ -162,8 +165,7 @@ bool ClntCall::take_slot() noexcept {
     }
     std::uint32_t room = share_.inline_size;
     std::uint64_t needed = 0;
-    if (share_.was_long[request_.proc % share_.was_long.size()].load(std::memory_order_relaxed) &&
-        fits_if_measured(needed))
+    if (share_.long_calls.was(request_.proc) && fits_if_measured(needed))
         room = std::max(room, static_cast<std::uint32_t>(needed));
     auto flight = share_.link.take(room, request_.one_way, request_.deadline_ns);
     if (!flight) return fail_before_send(flight.error());
@@ -183,17 +185,14 @@ bool ClntCall::fits_if_measured(std::uint64_t& bytes) const noexcept {
     bytes = kCallHeaderMax + sizes.bytes + (gss ? kGssOverhead : 0);
     // An estimate of the header that is too high by less than what it may have beside `most`; and
     // an item that RPCSEC_GSS leaves as it is may yet go apart.
-    if (bytes > most && (gss || bytes - kCallHeaderMax + kFixedWords * kWord <= most)) bytes = most;
+    if (bytes > most && (gss || bytes - kCallHeaderMax + kFixedBytes <= most)) bytes = most;
     return bytes <= most;
 }
 
 bool ClntCall::encode() noexcept {
-    const bool inline_room = flight_->rqst->head_room.size() <= 2 * share_.inline_size;
     if (encode_once()) {
-        // Long no more.
-        if (!inline_room && flight_->rqst->call.length() < share_.inline_size)
-            share_.was_long[request_.proc % share_.was_long.size()].store(
-                false, std::memory_order_relaxed);
+        if (flight_->rqst->call.length() < share_.inline_size)
+            share_.long_calls.note(request_.proc, false);
         return true;
     }
     if (error_.re_status != RPC_SUCCESS) return false;
@@ -204,29 +203,27 @@ bool ClntCall::encode() noexcept {
 bool ClntCall::encode_longer() noexcept {
     std::uint64_t needed = 0;
     if (!fits_if_measured(needed)) {
-        if (needed == 0)
-            return fail(RPC_CANTENCODEARGS,
-                        {Errc::invalid_argument, 0, "the arguments do not encode"});
-        return fail(RPC_CANTENCODEARGS,
-                    {Errc::too_big, 0, "the arguments are larger than max_message"});
+        const Error why =
+            needed == 0 ? kDoNotEncode
+                        : Error{Errc::too_big, 0, "the arguments are larger than max_message"};
+        return fail(RPC_CANTENCODEARGS, why);
     }
-    if (needed <= flight_->rqst->head_room.size())
-        return fail(RPC_CANTENCODEARGS, {Errc::invalid_argument, 0, "the arguments do not encode"});
-    share_.was_long[request_.proc % share_.was_long.size()].store(true, std::memory_order_relaxed);
+    if (needed <= flight_->rqst->head_room.size()) return fail(RPC_CANTENCODEARGS, kDoNotEncode);
+    share_.long_calls.note(request_.proc, true);
     auto changed = share_.link.change_slot(
         *std::exchange(flight_, nullptr), static_cast<std::uint32_t>(needed), request_.deadline_ns);
     if (!changed) return fail_before_send(changed.error());
     flight_ = *changed;
     if (encode_once()) return true;
     if (error_.re_status != RPC_SUCCESS) return false;
-    return fail(RPC_CANTENCODEARGS, {Errc::invalid_argument, 0, "the arguments do not encode"});
+    return fail(RPC_CANTENCODEARGS, kDoNotEncode);
 }
 
 // False without an error: it did not encode.
 bool ClntCall::encode_once() noexcept {
     sunrpc::Rqst& rqst = *flight_->rqst;
     write_fixed_words(rqst.head_room, request_);
-    sunrpc::XdrEncodeStream stream(rqst.head_room, kFixedWords * kWord);
+    sunrpc::XdrEncodeStream stream(rqst.head_room, kFixedBytes);
     {
         const std::lock_guard<std::mutex> lock(share_.auth);
         if (AUTH_MARSHALL(request_.auth, stream.xdr()) == FALSE || stream.failed()) return false;
@@ -295,9 +292,10 @@ void ClntCall::make_room_for_results() noexcept {
 bool ClntCall::provide_memory() noexcept {
     sunrpc::Rqst& rqst = *flight_->rqst;
     const std::span<std::byte> item = rqst.call.payload;
-    if (item.size() > share_.max_payload)
+    if (item.size() > share_.max_payload) {
         return fail(RPC_CANTENCODEARGS,
                     {Errc::too_big, 0, "an item of the arguments is larger than max_payload"});
+    }
     const bool copies = !item.empty() && !share_.link.is_allocated(item);
     const auto bytes = copies ? static_cast<std::uint32_t>(item.size()) : 0;
     if (bytes == 0 && room_ == 0) return true;

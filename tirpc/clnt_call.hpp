@@ -28,6 +28,22 @@ class GssTurn {
     bool taken_ = false;
 };
 
+// Whether the last call of a procedure did not fit inline: then the next one is measured before it
+// is encoded, and not encoded twice. Procedures share a place, which costs no more than that.
+class LongCalls {
+  public:
+    bool was(std::uint32_t proc) const noexcept {
+        return was_[proc % was_.size()].load(std::memory_order_relaxed);
+    }
+    void note(std::uint32_t proc, bool is) noexcept {
+        std::atomic<bool>& was = was_[proc % was_.size()];
+        if (was.load(std::memory_order_relaxed) != is) was.store(is, std::memory_order_relaxed);
+    }
+
+  private:
+    std::array<std::atomic<bool>, 32> was_{};
+};
+
 // What the calls of one CLIENT share.
 struct CallShare {
     explicit CallShare(ClntLink& a_link, const Options& options) noexcept
@@ -43,8 +59,7 @@ struct CallShare {
     std::atomic<std::uint64_t> copied{0};  // bytes of items, by us
     std::mutex auth;                       // around what may change an AUTH
     GssTurn gss;
-    // Whether the last call of a procedure (by the low bits of its number) did not fit inline.
-    std::array<std::atomic<bool>, 32> was_long{};
+    LongCalls long_calls;
 };
 
 struct CallRequest {

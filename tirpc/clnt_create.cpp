@@ -100,9 +100,10 @@ CLIENT* create_at(const sockaddr* server, socklen_t length, rpcprog_t prog, rpcv
         server != nullptr && length >= sizeof(sockaddr_in) && server->sa_family == AF_INET;
     const bool v6 =
         server != nullptr && length >= sizeof(sockaddr_in6) && server->sa_family == AF_INET6;
-    if (!v4 && !v6)
+    if (!v4 && !v6) {
         return failed("the server's address",
                       Error{Errc::invalid_argument, EAFNOSUPPORT, "is none of IPv4 or IPv6"});
+    }
     return connect(SockAddr::from(server), prog, vers, *options);
 }
 

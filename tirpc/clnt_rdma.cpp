@@ -299,6 +299,7 @@ ClntRdma& self(CLIENT* clnt) noexcept {
     return *static_cast<ClntRdma*>(static_cast<void*>(clnt->cl_private));
 }
 
+// NOLINTNEXTLINE(readability-function-size): libtirpc's parameters
 enum clnt_stat op_call(CLIENT* clnt, rpcproc_t proc, xdrproc_t xdr_args, void* args,
                        xdrproc_t xdr_res, void* res, timeval timeout) {
     CallRequest request;
