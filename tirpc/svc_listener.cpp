@@ -201,7 +201,7 @@ SvcConnection* SvcListener::begin_connection(sunrpc::SvcXprt& xprt) noexcept {
 void SvcListener::on_begin(sunrpc::SvcXprt& xprt) noexcept {
     static_cast<void>(begin_connection(xprt));
     if (living_ <= options_.connections_max) return;
-    SvcConnection* const idle = idle_longest();
+    SvcConnection* const idle = idle_longest(false);
     if (idle == nullptr) {
         ++counts_.refused;
         xprt.close();
@@ -283,12 +283,13 @@ void SvcListener::kick_ready() noexcept {
 
 // ---- Both halves.
 
-SvcConnection* SvcListener::idle_longest() noexcept {
+SvcConnection* SvcListener::idle_longest(bool with_fd) noexcept {
     const std::uint64_t now = shared_.driver->loop().now_ns();
     SvcConnection* longest = nullptr;
     for (const auto& each : connections_) {
         if (each->transport == nullptr || each->owned() || !each->queue.empty() ||
-            each->lingering || each->transport->closing() || now - each->used_ns < kIdleNs)
+            (with_fd && !each->registered) || each->lingering || each->transport->closing() ||
+            now - each->used_ns < kIdleNs)
             continue;
         if (longest == nullptr || each->used_ns < longest->used_ns) longest = each.get();
     }
@@ -301,8 +302,8 @@ void SvcListener::open_waiting() noexcept {
         SvcConnection& connection = waiting_.front();
         const Opened opened = open(connection);
         if (opened == Opened::no_fd) {
-            SvcConnection* const idle = idle_longest();
-            if (idle == nullptr || !idle->registered) {
+            SvcConnection* const idle = idle_longest(true);
+            if (idle == nullptr) {
                 Loop& loop = shared_.driver->loop();
                 loop.arm(retry_, loop.now_ns() + kRetryNs);
                 return;

@@ -89,7 +89,7 @@ class SvcListener final : public sunrpc::Service {
     SvcConnection* begin_connection(sunrpc::SvcXprt& xprt) noexcept;
     SvcConnection* find(const sunrpc::SvcRqst& rqst) noexcept;
     SvcConnection* find(const sunrpc::SvcXprt& xprt) noexcept;
-    SvcConnection* idle_longest() noexcept;
+    SvcConnection* idle_longest(bool with_fd) noexcept;
     void attend(SvcConnection& connection) noexcept;
     void kick(SvcConnection& connection) noexcept;
     void kick_ready() noexcept;

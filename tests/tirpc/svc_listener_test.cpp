@@ -24,5 +24,96 @@ TEST(SvcListener, ArgumentsAndResultsAreThoseOfTheService) {
     EXPECT_EQ(word(reply, 6), 42u);
 }
 
+// Requests that nobody took, and connections that nobody registered, end with the listener.
+TEST(SvcListener, ADestroyedListenerDropsWhatItHas) {
+    auto made = SvcListener::create(*SockAddr::parse(own_address(), 0), *check_options(nullptr));
+    ASSERT_TRUE(static_cast<bool>(made));
+    auto handed = SvcListener::hand_over(*std::move(made));
+    ASSERT_TRUE(static_cast<bool>(handed));
+    SVCXPRT* const xprt = *handed;
+    Client client(*SockAddr::parse(own_address(), xprt->xp_port));
+    Client idle(*SockAddr::parse(own_address(), xprt->xp_port));
+    Client::Flight flight;
+    ASSERT_TRUE(client.send(flight, Message(T_NULL).sent()));
+    rpcrdma_stats stats{};
+    stats.size = sizeof stats;
+    ASSERT_TRUE(client.until([&] {
+        SVC_CONTROL(xprt, SVCRDMA_GET_STATS, &stats);
+        return stats.calls == 1;
+    }));
+    // In another thread: its end takes the clients' answers.
+    std::thread end([xprt] { svc_destroy(xprt); });
+    EXPECT_FALSE(client.wait(flight).answered);
+    EXPECT_TRUE(idle.until([&] { return !idle.connected(); }));
+    end.join();
+}
+
+// An idle connection gives way to a new one; one that is not idle does not.
+TEST(SvcListener, MoreConnectionsThanMayBeEndTheOneThatWasIdleLongest) {
+    rpcrdma_opts opts = make_opts();
+    opts.connections_max = 3;
+    Server server(opts);
+    std::vector<std::unique_ptr<Client>> clients;
+    for (int i = 0; i < 3; ++i) {
+        clients.push_back(std::make_unique<Client>(server.address()));
+        ASSERT_TRUE(is_success(clients.back()->call(Message(T_NULL).sent())));
+    }
+    // Nobody was idle for long.
+    {
+        Client refused(server.address());
+        EXPECT_TRUE(refused.until([&] { return !refused.connected(); }));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    Client late(server.address());
+    EXPECT_TRUE(is_success(late.call(Message(T_NULL).sent())));
+    int living = 0;
+    for (const auto& client : clients) {
+        client->until([&] { return !client->connected(); }, 100 * kNsPerMs);
+        living += client->connected() ? 1 : 0;
+    }
+    EXPECT_EQ(living, 2);
+    EXPECT_FALSE(clients[0]->connected());
+}
+
+// The objects of connections that are over serve others, after a while; until then there are new
+// ones. None are mixed up.
+TEST(SvcListener, ConnectionsAfterConnections) {
+    Server server;
+    for (int i = 0; i < 60; ++i) {
+        Client client(server.address());
+        const auto a = static_cast<std::uint32_t>(i);
+        const Reply reply = client.call(Message(T_ADD).put(a).put(a).sent());
+        ASSERT_TRUE(is_success(reply));
+        EXPECT_EQ(word(reply, 6), 2 * a);
+        if (i == 30) std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+    }
+}
+
+TEST(SvcListener, TwoHundredConnectionsAreServed) {
+    constexpr unsigned kThreads = 4, kEach = 50;
+    Server server;
+    std::atomic<unsigned> connected{0}, good{0};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&] {
+            std::vector<std::unique_ptr<Client>> clients;
+            for (unsigned i = 0; i < kEach; ++i) {
+                clients.push_back(std::make_unique<Client>(server.address()));
+                connected += clients.back()->connected() ? 1 : 0;
+                for (const auto& client : clients)
+                    client->loop().run_once(0);
+            }
+            for (int round = 0; round < 3; ++round) {
+                for (const auto& client : clients)
+                    good += is_success(client->call(Message(T_ADD).put(1).put(1).sent())) ? 1 : 0;
+            }
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+    EXPECT_EQ(connected, kThreads * kEach);
+    EXPECT_EQ(good, 3 * kThreads * kEach);
+}
+
 }  // namespace
 }  // namespace nfsrdma::tirpc::svc_test

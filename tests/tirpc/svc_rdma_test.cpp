@@ -1,0 +1,243 @@
+// The server's part of the C face, and what programs do with a SVCXPRT: tirpc/svc_rdma.cpp.
+#include <cerrno>
+#include <fcntl.h>
+#include <netconfig.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "tests/tirpc/svc_world.hpp"
+
+namespace nfsrdma::tirpc::svc_test {
+namespace {
+
+TEST(SvcRdma, AListenerIsWhatProgramsExpect) {
+    Server server;
+    const SVCXPRT& xprt = *server.xprt();
+    EXPECT_NE(server.port, 0);
+    EXPECT_STREQ(xprt.xp_netid, "rdma");
+    EXPECT_EQ(xprt.xp_type, NC_TPI_COTS_ORD);
+    EXPECT_EQ(SockAddr::from(static_cast<const sockaddr*>(xprt.xp_ltaddr.buf)), server.address());
+    int type = 0;
+    socklen_t size = sizeof type;
+    ASSERT_EQ(::getsockopt(xprt.xp_fd, SOL_SOCKET, SO_TYPE, &type, &size), 0);
+    EXPECT_EQ(type, SOCK_STREAM);
+}
+
+TEST(SvcRdma, FailuresHaveAnErrnoAndALine) {
+    errno = 0;
+    EXPECT_EQ(svc_rdma_create("no address", nullptr), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_STRNE(rpcrdma_strerror(), "");
+    rpcrdma_opts opts = make_opts(0x8000);
+    EXPECT_EQ(svc_rdma_create("127.0.0.1:0", &opts), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    opts = make_opts();
+    opts.device = "rdmacore:none-such";
+    EXPECT_EQ(svc_rdma_create("127.0.0.1:0", &opts), nullptr);
+    EXPECT_NE(errno, 0);
+}
+
+TEST(SvcRdma, AnAddressInUseIsToldSo) {
+    Server server;
+    EXPECT_EQ(svc_rdma_create((own_address() + ":0").c_str(), nullptr), nullptr);
+    EXPECT_EQ(errno, EADDRINUSE);
+    EXPECT_STRNE(rpcrdma_strerror(), "");
+    Client client(server.address());
+    EXPECT_TRUE(is_success(client.call(Message(T_NULL).sent())));
+}
+
+TEST(SvcRdma, TwoListenersServeTheSameProgram) {
+    Server server;
+    // Made by the thread that serves, as it must be.
+    std::atomic<SVCXPRT*> second{nullptr};
+    seen().set_on_close([&](svc_req* /*rqst*/, SVCXPRT* xprt) {
+        second = svc_rdma_create((own_address(1) + ":0").c_str(), nullptr);
+        svc_sendreply(xprt, nothing, nullptr);
+    });
+    server.at_end = [&] {
+        SVCXPRT* const xprt = second;
+        svc_destroy(xprt);
+    };
+    Client first(server.address());
+    ASSERT_TRUE(is_success(first.call(Message(T_CLOSE).put(0).sent())));
+    ASSERT_NE(second.load(), nullptr);
+    const SockAddr address = *SockAddr::parse(own_address(1), second.load()->xp_port);
+    {
+        Client other(address);
+        for (int i = 0; i < 20; ++i) {
+            EXPECT_TRUE(is_success(other.call(Message(T_NULL).sent())));
+            EXPECT_TRUE(is_success(first.call(Message(T_NULL).sent())));
+        }
+    }
+    server.stop();
+}
+
+TEST(SvcRdma, StatsAreExactCountsAndRespectTheirSize) {
+    Server server;
+    Client client(server.address());
+    for (int i = 0; i < 7; ++i)
+        ASSERT_TRUE(is_success(client.call(Message(T_NULL).sent())));
+    const rpcrdma_stats stats = server.stats();
+    EXPECT_EQ(stats.size, sizeof stats);
+    EXPECT_EQ(stats.connections, 1u);
+    EXPECT_EQ(stats.calls, 7u);
+    EXPECT_EQ(stats.replies, 7u);
+    EXPECT_EQ(stats.inline_calls, 7u);
+    // A program of an older version has a shorter struct.
+    rpcrdma_stats old{};
+    old.size = 16;
+    old.replies = 99;
+    EXPECT_NE(SVC_CONTROL(server.xprt(), SVCRDMA_GET_STATS, &old), FALSE);
+    EXPECT_EQ(old.size, 16u);
+    EXPECT_EQ(old.calls, 7u);
+    EXPECT_EQ(old.replies, 99u);
+}
+
+TEST(SvcRdma, ControlKnowsWhatOthersKnow) {
+    Server server;
+    SVCXPRT* const xprt = server.xprt();
+    int value = 1;
+    EXPECT_NE(SVC_CONTROL(xprt, SVCSET_VERSQUIET, &value), FALSE);
+    value = 0;
+    EXPECT_NE(SVC_CONTROL(xprt, SVCGET_VERSQUIET, &value), FALSE);
+    EXPECT_NE(value, 0);
+    value = 0;
+    EXPECT_NE(SVC_CONTROL(xprt, SVCSET_VERSQUIET, &value), FALSE);
+    EXPECT_NE(SVC_CONTROL(xprt, SVCGET_VERSQUIET, &value), FALSE);
+    EXPECT_EQ(value, 0);
+    EXPECT_NE(SVC_CONTROL(xprt, SVCGET_CONNMAXREC, &value), FALSE);
+    EXPECT_EQ(value, 1 << 20);
+    EXPECT_EQ(SVC_CONTROL(xprt, SVCSET_CONNMAXREC, &value), FALSE);
+    EXPECT_EQ(SVC_CONTROL(xprt, SVCRDMA_GET_STATS, nullptr), FALSE);
+    EXPECT_EQ(SVC_CONTROL(xprt, 0x7777, &value), FALSE);
+}
+
+TEST(SvcRdma, WhatIsNoListenerOfOursIsLeftAlone) {
+    static const XprtOps ops{};
+    SVCXPRT foreign{};
+    foreign.xp_ops = &ops;
+    svc_rdma_wake(&foreign);
+    EXPECT_EQ(svc_rdma_alloc(&foreign, 100), nullptr);
+    Server server;
+    EXPECT_EQ(svc_rdma_alloc(server.xprt(), 100), nullptr);  // a listener has no request
+}
+
+TEST(SvcRdma, SizesAreOptions) {
+    rpcrdma_opts opts = make_opts();
+    opts.max_payload = 4u << 20;
+    opts.max_message = 4u << 20;
+    opts.inline_size = 1024;
+    opts.credits = 2;
+    Server server(opts);
+    Client client(server.address(), &opts);
+    const std::vector<char> data = pattern(4u << 20, 1);
+    Sent sent = Message(T_LONG).put_opaque(data).sent();
+    sent.reply_max = (4u << 20) + 512;
+    const Reply reply = client.call(sent);
+    ASSERT_TRUE(is_success(reply));
+    EXPECT_EQ(std::memcmp(reply.head.data() + 28, data.data(), data.size()), 0);
+    Message echo(T_ECHO);
+    echo.put(4u << 20);
+    sent = echo.sent();
+    sent.payload = data;
+    sent.result_room = 4u << 20;
+    EXPECT_EQ(client.call(sent).payload, data);
+}
+
+TEST(SvcRdma, AnIpv6ListenerServes) {
+    rpcrdma_opts opts = make_opts();
+    const std::string bind = "[::1]:" + std::to_string(20000 + ::getpid() % 20000);
+    opts.bind = bind.c_str();
+    SVCXPRT* const xprt = svc_rdma_create("[::1]:0", &opts);
+    ASSERT_NE(xprt, nullptr) << rpcrdma_strerror();
+    EXPECT_STREQ(xprt->xp_netid, "rdma6");
+    svc_destroy(xprt);
+}
+
+// A process whose table of fds libtirpc took for small (facts/libtirpc s2): what does not fit into
+// it is told, not lost.
+void fds_beyond_the_table() {
+    rlimit limit{64, 1024};
+    NR_ASSERT(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    Server server;  // libtirpc makes its table here
+    limit.rlim_cur = 1024;
+    NR_ASSERT(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    std::vector<UniqueFd> taken;
+    do
+        taken.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    while (taken.back().get() < 70);
+    {
+        Client client(server.address());
+        NR_ASSERT(client.connected());
+        NR_ASSERT(!client.call(Message(T_NULL).sent()).answered);
+        NR_ASSERT(client.until([&] { return !client.connected(); }));
+    }
+    NR_ASSERT(server.listener().counts().refused == 1);
+    NR_ASSERT(svc_rdma_create((own_address(1) + ":0").c_str(), nullptr) == nullptr);
+    NR_ASSERT(errno == EMFILE);
+    taken.clear();
+    {
+        Client client(server.address());
+        NR_ASSERT(is_success(client.call(Message(T_NULL).sent())));
+    }
+    server.stop();
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(SvcRdmaDeathTest, FdsBeyondLibtirpcsTableAreRefused) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(fds_beyond_the_table(), ::testing::ExitedWithCode(0), "");
+}
+
+// CVE-2021-46828: idle connections that hold all fds. The one that was idle longest gives way.
+void idle_connections_hold_all_fds() {
+    constexpr int kIdle = 40;
+    // Clients of this process would take fds, too: they are made before.
+    Server server;
+    std::vector<std::unique_ptr<Client>> idle;
+    for (int i = 0; i < kIdle; ++i)
+        idle.push_back(std::make_unique<Client>(server.address()));
+    Client real(server.address());
+    std::vector<UniqueFd> taken;
+    do
+        taken.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    while (taken.back());
+    taken.resize(taken.size() - 1 - 17);  // for eight connections
+    const auto drive = [&] {
+        for (const auto& client : idle)
+            client->loop().run_once(0);
+    };
+    for (const auto& client : idle) {
+        Client::Flight flight;
+        NR_ASSERT(client->send(flight, Message(T_NULL).sent()));
+        for (int i = 0; i < 3000 && !flight.done; ++i) {
+            client->until([&] { return flight.done; }, 10 * kNsPerMs);
+            drive();
+        }
+        NR_ASSERT(is_success(client->wait(flight)));
+    }
+    NR_ASSERT(is_success(real.call(Message(T_NULL).sent())));
+    NR_ASSERT(server.listener().counts().reaped >= kIdle - 8);
+    int gone = 0;
+    for (const auto& client : idle) {
+        client->until([&] { return !client->connected(); }, 20 * kNsPerMs);
+        gone += client->connected() ? 0 : 1;
+    }
+    NR_ASSERT(gone >= kIdle - 8);
+    NR_ASSERT(is_success(real.call(Message(T_NULL).sent())));
+    idle.clear();
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(B64DeathTest, IdleConnectionsGiveTheirFdsToOnesThatCall) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    rlimit few{256, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    EXPECT_EXIT(idle_connections_hold_all_fds(), ::testing::ExitedWithCode(0), "");
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+}  // namespace
+}  // namespace nfsrdma::tirpc::svc_test
