@@ -49,7 +49,7 @@ class LinkMessage;
 // inside of on_end it may be destroyed.
 class LinkHandler {
   public:
-    virtual void on_connected(Link& link) noexcept = 0;
+    virtual void on_connected(Link& link) noexcept { static_cast<void>(link); }
     // `message` is valid during the call. `freed`: the exposure whose key the peer invalidated with
     // this message, or nullptr. Other keys of ours are fenced with Io::fence.
     virtual void on_message(Link& link, std::span<const std::byte> message,

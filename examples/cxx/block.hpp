@@ -14,7 +14,10 @@ namespace block {
 inline constexpr std::uint32_t kBlock = 4096;    // bytes
 inline constexpr std::uint32_t kBlocksMax = 64;  // of a request
 inline constexpr std::uint32_t kDepth = 8;       // requests at a time, by their tags
-inline constexpr std::uint64_t kDiskBlocks = 4096;
+inline constexpr std::uint32_t kBytesMax = kBlocksMax * kBlock;
+inline constexpr std::uint64_t kDiskBlocks = 4096, kDiskBytes = kDiskBlocks * kBlock;
+inline constexpr std::uint64_t kWrites =
+    kDiskBlocks / kBlocksMax;  // of the disk; and as many READs
 enum class Op : std::uint32_t { read = 1, write = 2 };
 
 struct Request {
@@ -51,12 +54,51 @@ struct Request {
         if (r.tag >= kDepth) return {};
         return r;
     }
+    // The n-th of those that write the whole disk and then read it.
+    static Request nth(std::uint64_t n, std::uint32_t tag, bool may_invalidate,
+                       const nfsrdma::pools::RemoteRun& buffer) noexcept {
+        return {tag,        n < kWrites ? Op::write : Op::read, n % kWrites * kBlocksMax,
+                kBlocksMax, may_invalidate ? 1u : 0u,           buffer};
+    }
     bool fits() const noexcept {
         return blocks > 0 && blocks <= kBlocksMax && first < kDiskBlocks &&
                blocks <= kDiskBlocks - first && buffer.length == blocks * kBlock;
     }
 };
 
-inline constexpr std::uint32_t kReplyBytes = 8;  // tag, errno
+struct Reply {
+    static constexpr std::uint32_t kBytes = 8;
+    std::uint32_t tag = 0, error = 0;  // errno
+
+    void encode(std::span<std::byte> to) const noexcept {
+        nfsrdma::store_be32(to.data(), tag);
+        nfsrdma::store_be32(to.data() + 4, error);
+    }
+    static std::optional<Reply> decode(std::span<const std::byte> from) noexcept {
+        if (from.size() != kBytes) return {};
+        const Reply r{nfsrdma::load_be32(from.data()), nfsrdma::load_be32(from.data() + 4)};
+        if (r.tag >= kDepth) return {};
+        return r;
+    }
+};
+
+// What an end needs of its connection: keys to expose, transfers to pull and push, memory to carve.
+inline nfsrdma::pools::LinkOptions link_options(std::uint32_t keys, std::uint32_t transfers,
+                                                std::size_t memory_bytes) {
+    nfsrdma::pools::LinkOptions options;
+    options.message_bytes = Request::kBytes;
+    options.messages = 2 * kDepth;
+    options.memory_bytes = memory_bytes;
+    options.io.keys = keys;
+    options.io.pages_per_key = kBytesMax / nfsrdma::pools::kPageSize + 1;
+    options.io.transfers = transfers;
+    return options;
+}
+
+// The pattern of a whole disk.
+inline void fill(std::span<std::byte> disk) noexcept {
+    for (std::size_t i = 0; i < disk.size(); ++i)
+        disk[i] = static_cast<std::byte>(i * 31 + (i >> 12) * 7);
+}
 
 }  // namespace block

@@ -1,6 +1,5 @@
 // The initiator of a block protocol straight on RDMA: block_initiator TARGET[:PORT] [DEVICE]
-// Writes the whole disk from its own memory and reads it back into other memory of its own. Exit
-// status 0: the bytes are equal, and it took one key a request.
+// Writes the whole disk from its own memory and reads it back. Exit status 0: the bytes are equal.
 #include <optional>
 #include <vector>
 
@@ -8,91 +7,81 @@
 #include "example.hpp"
 
 namespace {
-
 using namespace nfsrdma;         // NOLINT(google-build-using-namespace): an example
 using namespace nfsrdma::pools;  // NOLINT(google-build-using-namespace)
-
-constexpr std::uint32_t kBytes = block::kBlocksMax * block::kBlock;        // of a request
-constexpr std::uint64_t kWrites = block::kDiskBlocks / block::kBlocksMax;  // and as many READs
+using block::kWrites;
 
 class Initiator final : public LinkHandler {
   public:
-    Initiator() : out(block::kDiskBlocks * block::kBlock), in(out.size()) {
-        for (std::size_t i = 0; i < out.size(); ++i)
-            out[i] = static_cast<std::byte>(i * 31 + (i >> 12) * 7);
+    Initiator() : memory_(2 * block::kDiskBytes) {
+        block::fill(std::span(memory_).first(block::kDiskBytes));
     }
     void on_connected(Link& link) noexcept override {
         link_ = &link;
-        for (auto* memory : {&out, &in}) {
-            if (auto done = link.io().register_memory(*memory); !done)
-                return link.fail(done.error());
-        }
+        if (auto done = link.io().register_memory(memory_); !done) return link.fail(done.error());
         send_more();
     }
-    // The target has freed the key with its answer; where it has not, fence() does.
     void on_message(Link& link, std::span<const std::byte> bytes, Exposure*) noexcept override {
-        const bool sound = bytes.size() == block::kReplyBytes && load_be32(bytes.data() + 4) == 0;
-        const std::uint32_t tag = sound ? load_be32(bytes.data()) : block::kDepth;
-        if (tag >= block::kDepth || !keys_.at(tag))
+        const auto reply = block::Reply::decode(bytes);
+        if (!reply || reply->error != 0 || !std::exchange(slots_.at(reply->tag).asked, false))
             return link.fail({Errc::bad_message, 0, "not the answer to a request, or an error"});
-        keys_.at(tag)->user = this;
-        link.io().fence(*keys_.at(tag), [](Exposure& exposure, bool ok) noexcept {
-            auto& self = *static_cast<Initiator*>(exposure.user);
+        // Nothing to do where the target has freed the key with its answer.
+        link.io().fence(*slots_.at(reply->tag).key, [](Exposure& exposure, bool ok) noexcept {
+            Slot& slot = *static_cast<Slot*>(exposure.user);
             if (!ok) return;  // the connection is over: on_end
-            for (Lease<Exposure>& key : self.keys_) {
-                if (key.get() == &exposure) key.reset();
-            }
-            ++self.answered;
-            self.send_more();
+            slot.key.reset();
+            ++slot.owner->answered_;
+            slot.owner->send_more();
         });
     }
     void on_end(Link& link, const Error& error) noexcept override {
-        for (Lease<Exposure>& key : keys_)
-            key.reset();
-        io = link.io().counters();
-        for (auto* memory : {&out, &in})
-            (void)link.io().deregister_memory(*memory);
+        for (Slot& slot : slots_)
+            slot.key.reset();
+        (void)link.io().deregister_memory(memory_);  // nobody reaches it any more
+        const auto half = memory_.begin() + block::kDiskBytes;
+        equal = answered_ == 2 * kWrites && std::equal(memory_.begin(), half, half);
+        const IoCounters& io = link.io().counters();
+        std::printf("%llu requests, %llu keys, %llu freed by the target, %llu by us: %s\n",
+                    ull(answered_), ull(io.binds), ull(io.remote_invalidations),
+                    ull(io.local_invalidations), equal ? "equal" : "NOT EQUAL");
         why.emplace(error);
     }
-    std::vector<std::byte> out, in;
-    std::uint64_t answered = 0;
-    IoCounters io;
+    bool equal = false;
     std::optional<Error> why;  // it is over
 
   private:
+    struct Slot {
+        Initiator* owner = nullptr;
+        Lease<Exposure> key;  // of a request in flight
+        bool asked = false;   // and not answered yet
+    };
     void send_more() noexcept {
-        if (answered == 2 * kWrites) return link_->close();
-        for (std::uint32_t tag = 0; tag < block::kDepth && sent_ < 2 * kWrites; ++tag) {
-            if (sent_ == kWrites && answered < kWrites) return;  // all is written before it is read
-            if (keys_.at(tag)) continue;
-            if (auto sent = send(tag); !sent) return link_->fail(sent.error());
-            ++sent_;
+        if (answered_ == 2 * kWrites) return link_->close();
+        for (Slot& slot : slots_) {
+            const bool all_written = sent_ < kWrites || answered_ >= kWrites;  // before it is read
+            if (slot.key || sent_ == 2 * kWrites || !all_written) continue;
+            if (auto sent = send(slot); !sent) return link_->fail(sent.error());
         }
     }
-    Result<void> send(std::uint32_t tag) noexcept {
-        const block::Op op = sent_ < kWrites ? block::Op::write : block::Op::read;
-        const std::uint64_t at = sent_ % kWrites;
-        const bool write = op == block::Op::write;
-        const std::span<std::byte> buffer =
-            std::span(write ? out : in).subspan(at * kBytes, kBytes);
+    Result<void> send(Slot& slot) noexcept {
+        const bool write = sent_ < kWrites;
+        const auto buffer = std::span(memory_).subspan(sent_ * block::kBytesMax, block::kBytesMax);
         NR_TRY_ASSIGN(LinkMessage* const message, link_->message(block::Request::kBytes));
         auto key = write ? link_->io().expose_read({&buffer, 1}, message->chain())
                          : link_->io().expose_write({&buffer, 1}, message->chain());
         if (!key) return link_->drop(*message), key.error();
-        keys_.at(tag) = *std::move(key);
-        const block::Request request{tag,
-                                     op,
-                                     at * block::kBlocksMax,
-                                     block::kBlocksMax,
-                                     link_->io().remote_invalidate() ? 1u : 0u,
-                                     keys_.at(tag)->runs()[0]};
-        request.encode(message->bytes());
+        block::Request::nth(sent_++, static_cast<std::uint32_t>(&slot - slots_.data()),
+                            link_->io().remote_invalidate(), (*key)->runs()[0])
+            .encode(message->bytes());
+        (*key)->user = &slot;
+        slot = {this, *std::move(key), true};
         link_->send(*message);
         return {};
     }
     Link* link_ = nullptr;
-    std::array<Lease<Exposure>, block::kDepth> keys_;  // by tag, of the requests in flight
-    std::uint64_t sent_ = 0;
+    std::array<Slot, block::kDepth> slots_;  // by tag
+    std::vector<std::byte> memory_;
+    std::uint64_t sent_ = 0, answered_ = 0;
 };
 
 }  // namespace
@@ -100,20 +89,11 @@ class Initiator final : public LinkHandler {
 int main(int argc, char** argv) {
     auto place = Place::open(argv[1], 20051, argc > 2 ? argv[2] : nullptr, false);
     if (!place) return failed("block_initiator TARGET[:PORT] [DEVICE]", place.error());
-    LinkOptions options;
-    options.message_bytes = block::Request::kBytes;
-    options.io.keys = block::kDepth;
-    options.io.pages_per_key = kBytes / kPageSize + 1;
     Initiator initiator;
-    auto link = Link::connect(*place->device.device, place->address, options, initiator);
+    auto link = Link::connect(*place->device.device, place->address,
+                              block::link_options(block::kDepth, 0, 0), initiator);
     if (!link) return failed("connect", link.error());
     while (!initiator.why)
         (void)place->loop->run_once(kNsPerSec);
-    if (initiator.answered < 2 * kWrites) return failed("link", *initiator.why);
-    const IoCounters& io = initiator.io;
-    const bool equal = initiator.in == initiator.out;
-    std::printf("%s: %llu requests, %llu keys, %llu freed by the target, %llu by us\n",
-                equal ? "equal" : "NOT EQUAL", ull(initiator.answered), ull(io.binds),
-                ull(io.remote_invalidations), ull(io.local_invalidations));
-    return equal && io.binds == initiator.answered ? 0 : 1;
+    return initiator.equal ? 0 : failed("link", *initiator.why);
 }

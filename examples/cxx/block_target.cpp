@@ -13,35 +13,28 @@ using namespace nfsrdma::pools;  // NOLINT(google-build-using-namespace)
 
 class Target final : public LinkHandler, public verbs::ListenHandler {
   public:
-    explicit Target(verbs::Device& device) : device_(device) {
-        for (Slot& slot : slots_)
-            slot.target = this;
-    }
+    explicit Target(verbs::Device& device) : device_(device) {}
     void on_connect_request(std::unique_ptr<verbs::CmId> id,
                             const verbs::ConnectRequest& request) noexcept override {
         if (link_ != nullptr) return;  // dropping the id refuses it: one initiator is enough
-        LinkOptions options;
-        options.message_bytes = block::Request::kBytes;
-        options.memory_bytes = block::kDiskBlocks * block::kBlock;
-        options.io.transfers = 2 * block::kDepth;  // and no keys: nothing of ours is exposed
+        // No keys: nothing of ours is exposed.
+        const LinkOptions options = block::link_options(0, 2 * block::kDepth, block::kDiskBytes);
         auto made = Link::accept(device_, std::move(id), request, options, *this);
         if (!made) return void(why.emplace(made.error()));
         link_ = *std::move(made);
         disk_ = *link_->arena().carve(options.memory_bytes);
-    }
-    void on_connected(Link& link) noexcept override {
-        std::printf("serving %s\n", link.peer().to_string().c_str());
     }
     void on_message(Link& link, std::span<const std::byte> bytes, Exposure*) noexcept override {
         const auto request = block::Request::decode(bytes);
         if (!request || slots_.at(request->tag).pull)
             return link.fail({Errc::bad_message, 0, "no request, or its tag is in use"});
         Slot& slot = slots_.at(request->tag);
+        slot.target = this;
         slot.request = *request;
         if (!request->fits()) return answer(slot, EINVAL);
+        slot.where = disk_.subspan(request->first * block::kBlock, request->buffer.length);
         if (request->op == block::Op::read) return answer(slot, 0);  // behind what it pushes
-        const std::span<std::byte> where = blocks_of(*request);
-        auto pull = link.io().pull({&request->buffer, 1}, {&where, 1});
+        auto pull = link.io().pull({&request->buffer, 1}, {&slot.where, 1});
         if (!pull) return link.fail(pull.error());
         slot.pull = *std::move(pull);
         slot.pull->user = &slot;
@@ -64,20 +57,16 @@ class Target final : public LinkHandler, public verbs::ListenHandler {
     struct Slot {
         Target* target = nullptr;
         block::Request request;
+        std::span<std::byte> where;  // in the disk
         Lease<Transfer> pull;
     };
-    std::span<std::byte> blocks_of(const block::Request& request) const noexcept {
-        return disk_.subspan(request.first * block::kBlock, request.buffer.length);
-    }
     void answer(Slot& slot, std::uint32_t error) noexcept {
         const block::Request& request = slot.request;
-        auto reply = link_->message(block::kReplyBytes);
+        auto reply = link_->message(block::Reply::kBytes);
         if (!reply) return link_->fail(reply.error());
-        store_be32((*reply)->bytes().data(), request.tag);
-        store_be32((*reply)->bytes().data() + 4, error);
+        block::Reply{request.tag, error}.encode((*reply)->bytes());
         if (error == 0 && request.op == block::Op::read) {
-            const std::span<std::byte> where = blocks_of(request);
-            auto push = link_->io().push({&request.buffer, 1}, {&where, 1});
+            auto push = link_->io().push({&request.buffer, 1}, {&slot.where, 1});
             if (!push) return link_->drop(**reply), link_->fail(push.error());
             (*reply)->follow(*std::move(push));
         }

@@ -400,5 +400,43 @@ TEST_F(XprtGroupTest, CloseEndsEverything) {
     EXPECT_EQ(group->get_rqst(100).error().code, Errc::closed);
 }
 
+TEST_F(XprtGroupTest, CallersMemoryIsRegisteredWithEachAndItsCallsAreSpread) {
+    make(3);
+    std::vector<std::byte> memory(kBytes);
+    ASSERT_TRUE(group->register_memory(memory));
+    for (const auto& xprt : xprts)
+        EXPECT_EQ(xprt->registered.size(), 1u);
+    std::array<std::uint32_t, 3> seen{};
+    std::vector<Rqst*> taken;
+    for (int i = 0; i < 6; ++i) {
+        auto rqst = group->get_rqst_with(100, memory.data() + 5);
+        ASSERT_TRUE(rqst);
+        ++seen.at((*rqst)->connection);
+        taken.push_back(*rqst);
+    }
+    EXPECT_EQ(seen, (std::array<std::uint32_t, 3>{2, 2, 2}));
+    for (Rqst* rqst : taken)
+        group->put_rqst(*rqst);
+    // One has a call with it: the others give it back at once, that one later.
+    xprts[1]->memory_in_use = true;
+    EXPECT_EQ(group->deregister_memory(memory).error().code, Errc::again);
+    EXPECT_TRUE(xprts[0]->registered.empty());
+    EXPECT_TRUE(xprts[2]->registered.empty());
+    EXPECT_EQ(group->deregister_memory(memory).error().code, Errc::again);
+    xprts[1]->memory_in_use = false;
+    EXPECT_TRUE(group->deregister_memory(memory));
+    EXPECT_EQ(group->deregister_memory(memory).error().code, Errc::invalid_argument);
+}
+
+TEST_F(XprtGroupTest, CallersMemoryThatOneRefusesIsWithNone) {
+    make(3);
+    std::vector<std::byte> memory(kBytes);
+    xprts[2]->refuse_memory = true;
+    EXPECT_EQ(group->register_memory(memory).error().code, Errc::system);
+    for (const auto& xprt : xprts)
+        EXPECT_TRUE(xprt->registered.empty());
+    EXPECT_EQ(group->deregister_memory(memory).error().code, Errc::invalid_argument);
+}
+
 }  // namespace
 }  // namespace nfsrdma::sunrpc

@@ -188,6 +188,21 @@ std::uint32_t DirectXprt::payloads_in_use() const noexcept {
     return static_cast<std::uint32_t>(std::count(run_used_.begin(), run_used_.end(), 1));
 }
 
+Result<void> DirectXprt::register_memory(std::span<std::byte> memory) {
+    if (refuse_memory) return Error{Errc::system, 0, "register"};
+    registered.push_back(memory);
+    return {};
+}
+
+Result<void> DirectXprt::deregister_memory(std::span<std::byte> memory) noexcept {
+    const auto at = std::find_if(registered.begin(), registered.end(),
+                                 [&](const auto& run) { return run.data() == memory.data(); });
+    if (at == registered.end()) return Error{Errc::invalid_argument, 0, "not registered"};
+    if (memory_in_use) return Error{Errc::again, 0, "in use"};
+    registered.erase(at);
+    return {};
+}
+
 bool DirectXprt::owns(std::span<const std::byte> payload) const noexcept {
     const std::uint64_t offset = address_of(payload.data()) - address_of(runs_.data());
     return offset < runs_.size() && payload.size() <= runs_.size() - offset;
@@ -198,8 +213,12 @@ Result<void> DirectXprt::send(sunrpc::Rqst& rqst) noexcept {
     NR_ASSERT(slot.state == Slot::State::taken && rqst.complete != nullptr);
     if (!connected_) return Error{Errc::reconnect, 0, "direct transport"};
     for (const std::span<std::byte> memory : {rqst.call.payload, rqst.result_room}) {
-        const std::uint64_t offset = address_of(memory.data()) - address_of(runs_.data());
-        if (!memory.empty() && (offset >= runs_.size() || memory.size() > runs_.size() - offset)) {
+        const auto holds = [&](const std::span<std::byte> run) {
+            const std::uint64_t offset = address_of(memory.data()) - address_of(run.data());
+            return offset < run.size() && memory.size() <= run.size() - offset;
+        };
+        if (!memory.empty() && !holds(runs_) &&
+            std::none_of(registered.begin(), registered.end(), holds)) {
             return Error{Errc::invalid_argument, 0, "a payload that is not this transport's"};
         }
     }

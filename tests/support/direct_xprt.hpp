@@ -66,6 +66,11 @@ class DirectXprt final : public sunrpc::Xprt {
     bool recovering() const noexcept override { return connected_ && interrupted_; }
     void close() noexcept override;
     void release_payload(void* cookie) noexcept override;
+    Result<void> register_memory(std::span<std::byte> memory) override;
+    Result<void> deregister_memory(std::span<std::byte> memory) noexcept override;
+    // Memory of the caller's own; whether it is refused, or said to be in use.
+    std::vector<std::span<std::byte>> registered;
+    bool refuse_memory = false, memory_in_use = false;
 
     // Ends the connection: what is in flight gets Errc::reconnect.
     void disconnect() noexcept { fail_all(Error{Errc::reconnect, 0, "direct transport"}); }

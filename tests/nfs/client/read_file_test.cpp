@@ -237,5 +237,62 @@ TEST_F(FileReaderTest, LostConnectionEndsItOnce) {
     EXPECT_EQ(finished, 1);
 }
 
+// Straight into the caller's memory: every byte where it belongs, no payload of the transport's.
+TEST_F(FileReaderTest, IntoTheCallersMemoryWithoutPayloads) {
+    make(4);
+    for (const std::size_t size : {std::size_t{1}, std::size_t{65536}, std::size_t{500'001}}) {
+        fill(size);
+        std::vector<std::byte> memory(size + 10, std::byte{0xEE});
+        ASSERT_TRUE(xprt->register_memory(memory));
+        FileReader::Options options;
+        options.file = handle;
+        options.size_hint = size;
+        options.into = std::span(memory).first(size);
+        finished = 0;
+        received = 0;
+        got.clear();
+        std::uint32_t payloads = 0;
+        reader->start(options);
+        EXPECT_TRUE(world.run_until([&] {
+            payloads = std::max(payloads, xprt->payloads_in_use());
+            return finished != 0;
+        }));
+        EXPECT_TRUE(reader->outcome.ok());
+        EXPECT_EQ(payloads, 0u);
+        EXPECT_EQ(reader->bytes(), size);
+        for (std::size_t i = 0; i < size; ++i)
+            ASSERT_EQ(std::to_integer<char>(memory[i]), testing::file_byte(i)) << i;
+        EXPECT_EQ(memory[size], std::byte{0xEE});
+        ASSERT_TRUE(xprt->deregister_memory(memory));
+    }
+}
+
+TEST_F(FileReaderTest, IntoTheCallersMemoryReadsNoMoreThanItHolds) {
+    make(4);
+    fill(300'000);
+    std::vector<std::byte> memory(100'000);
+    ASSERT_TRUE(xprt->register_memory(memory));
+    FileReader::Options options;
+    options.file = handle;
+    options.offset = 1000;
+    options.size_hint = 300'000;
+    options.into = memory;
+    finished = 0;
+    reader->start(options);
+    EXPECT_TRUE(world.run_until([&] { return finished != 0; }));
+    EXPECT_TRUE(reader->outcome.ok());
+    EXPECT_EQ(reader->bytes(), 100'000u);
+    for (std::size_t i = 0; i < memory.size(); ++i)
+        ASSERT_EQ(std::to_integer<char>(memory[i]), testing::file_byte(1000 + i)) << i;
+    // A file that is shorter than was thought.
+    fill(50'000);
+    options.offset = 0;
+    finished = 0;
+    reader->start(options);
+    EXPECT_TRUE(world.run_until([&] { return finished != 0; }));
+    EXPECT_TRUE(reader->outcome.ok());
+    EXPECT_EQ(reader->bytes(), 50'000u);
+}
+
 }  // namespace
 }  // namespace nfsrdma::nfs::client
