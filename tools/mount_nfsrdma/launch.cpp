@@ -130,7 +130,7 @@ void Launch::tell_failed(int status) {
 void Launch::detach() {
     if (told_) return;
     // A process that serves a mount holds no directory: what it is in could not be unmounted.
-    (void)::chdir("/");
+    [[maybe_unused]] const int moved = ::chdir("/");
     if (forked_) {
         (void)::setsid();
         (void)::prctl(PR_SET_PDEATHSIG, 0);
