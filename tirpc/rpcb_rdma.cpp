@@ -38,14 +38,15 @@ bool_t set(std::uint32_t prog, std::uint32_t vers, const SVCXPRT* listener) {
 }
 
 bool_t unset(std::uint32_t prog, std::uint32_t vers) {
-    bool any = false;
+    bool refused = false;
     for (const char* const netid : {"rdma", "rdma6"}) {
         auto done = sunrpc::change_rpcbind(sunrpc::kRpcbindSocket, sunrpc::RpcbindChange::unset,
                                            {prog, vers, netid, ""});
         if (!done) return fail_with(errno_of(done.error()), done.error());
-        any = any || *done;
+        refused = refused || !*done;
     }
-    if (!any) return fail_with(ENOENT, {Errc::refused, 0, "nothing is registered"});
+    // It does not mind that there is nothing to take back.
+    if (refused) return fail_with(EPERM, {Errc::refused, 0, "another user registered it"});
     return TRUE;
 }
 

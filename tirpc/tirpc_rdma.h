@@ -167,7 +167,8 @@ void* svc_rdma_alloc(SVCXPRT* xprt, uint32_t bytes);
  */
 struct rpcrdma_ddp {
     int32_t ptr_off; /* offsetof(struct, member.member_val), or 0 for a string; -1: there is none */
-    uint32_t min;    /* calls: shorter ones stay in the message; 0: the CLIENT's own limit */
+    /* Calls: shorter ones stay in the message; 0: the CLIENT's own limit. Results have none. */
+    uint32_t min;
     /* 0 for `opaque<>`; the bound of a `string<bound>`, which is never decoded in place. */
     uint32_t string_bound;
     /* Where the item is not at a fixed place of the struct: tells whether the `bytes` at `at` are
@@ -199,8 +200,8 @@ struct rpcrdma_ulb {
 /*
  * The upper-layer binding of a program and version, of this process, for CLIENTs and listeners;
  * before the first call. Both ends need the same items (RFC 8166 s6). It is copied. 0, or EINVAL:
- * an offset, a bound or a number that makes no sense; EEXIST: there is another one for it already;
- * ENOMEM.
+ * an offset, a bound or a number that makes no sense; EEXIST: there is another one for it already
+ * (the built-in one of NFS version 3 gives way); ENOMEM.
  */
 int rpcrdma_ulb_register(const struct rpcrdma_ulb* ulb);
 
@@ -213,6 +214,7 @@ int rpcrdma_ulb_register(const struct rpcrdma_ulb* ulb);
 /* With this machine's rpcbind. FALSE, with errno, when it does not run, or another address is set.
  */
 bool_t rpcb_rdma_set(rpcprog_t prog, rpcvers_t vers, const SVCXPRT* listener);
+/* Of both netids. FALSE, with errno, when it does not run, or another user registered one. */
 bool_t rpcb_rdma_unset(rpcprog_t prog, rpcvers_t vers);
 /* The RDMA address of a program at `host`. FALSE with rpc_createerr: RPC_UNKNOWNHOST,
  * RPC_RPCBFAILURE, RPC_PROGNOTREGISTERED. */

@@ -58,7 +58,8 @@ each() {
     same_results "$family.tcp" "$family.table"
     same_results "$family.tcp" "$family.whole"
     counts "$family.table"
-    [ "$read_chunk" -gt 20 ] && [ "$write_chunk" -gt 20 ] && [ "$long" = 0 ] ||
+    # One call has a string of 9000 bytes, of which the table knows nothing.
+    [ "$read_chunk" -gt 20 ] && [ "$write_chunk" -gt 20 ] && [ "$long" = 1 ] ||
         { cat "$work/$family.table.stats" >&2; fail "$family: nothing was placed by RDMA"; }
     counts "$family.whole"
     [ "$read_chunk" = 0 ] && [ "$write_chunk" = 0 ] && [ "$long" -gt 20 ] && [ "$reply_chunk" -gt 20 ] ||

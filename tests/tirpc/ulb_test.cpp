@@ -4,12 +4,18 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/bytes.hpp"
 #include "nfs/binding.hpp"
 #include "nfs/nfs3_types.hpp"
+#include "sunrpc/xdr_stream.hpp"
+#include "testprog.h"
 
 namespace nfsrdma::tirpc {
 namespace {
@@ -192,6 +198,173 @@ TEST(Ulb, IsFoundWhileOthersAreRegistered) {
     EXPECT_EQ(wrong.load(), 0u);
     for (std::uint32_t prog = kFirst; prog < kFirst + 2 * kEach; ++prog)
         ASSERT_NE(find_binding(prog, 1), nullptr) << prog;
+}
+
+// Items of types that rpcgen made, encoded and decoded as they come over RDMA and as over TCP.
+template <class T>
+using Routine = bool_t (*)(XDR*, T*);
+
+template <class T>
+std::vector<std::byte> by_xdrmem(Routine<T> routine, T object) {
+    std::vector<std::byte> room(1 << 20);
+    XDR xdr{};
+    xdrmem_create(&xdr, as_chars(room.data()), static_cast<u_int>(room.size()), XDR_ENCODE);
+    EXPECT_TRUE(routine(&xdr, &object));
+    room.resize(XDR_GETPOS(&xdr));
+    return room;
+}
+std::vector<std::byte> flat(const sunrpc::XdrBuf& buf) {
+    std::vector<std::byte> out(buf.head.begin(), buf.head.end());
+    out.insert(out.end(), buf.payload.begin(), buf.payload.end());
+    out.resize(out.size() + buf.pad());
+    out.insert(out.end(), buf.tail.begin(), buf.tail.end());
+    return out;
+}
+
+// Through the stream and back: `bytes` are left out of the message and found again, with their pad
+// in the chunk and without, by position and by binding, into memory that xdr_free frees.
+template <class T>
+void round_trip(Routine<T> routine, T object, const rpcrdma_ddp& ddp, std::size_t bytes) {
+    const std::vector<std::byte> want = by_xdrmem(routine, object);
+    std::vector<std::byte> room(1 << 16);
+    sunrpc::XdrEncodeStream encode(room);
+    encode.set_item(ddp_item(ddp), &object);
+    ASSERT_TRUE(routine(encode.xdr(), &object));
+    ASSERT_FALSE(encode.failed());
+    sunrpc::XdrBuf message = encode.message();
+    EXPECT_EQ(message.payload.size(), bytes);
+    EXPECT_EQ(XDR_GETPOS(encode.xdr()), want.size());  // of the whole message
+    EXPECT_EQ(flat(message), want);
+
+    std::vector<std::byte> chunk(message.payload.begin(), message.payload.end());
+    for (const bool with_pad : {false, true}) {
+        if (with_pad) chunk.resize(align_up(chunk.size(), 4));
+        message.payload = chunk;
+        for (const auto position : {static_cast<std::uint32_t>(message.head.size()),
+                                    sunrpc::XdrDecodeStream::kByBinding}) {
+            T back{};
+            sunrpc::XdrDecodeStream decode(message, position);
+            decode.set_item_copied(ddp_item(ddp), &back);
+            ASSERT_TRUE(routine(decode.xdr(), &back));
+            EXPECT_FALSE(decode.failed());
+            EXPECT_EQ(decode.remaining(), 0u);
+            EXPECT_EQ(decode.payload_copied(), bytes);
+            EXPECT_EQ(by_xdrmem(routine, back), want);
+            XDR release{};
+            release.x_op = XDR_FREE;
+            routine(&release, &back);
+        }
+    }
+}
+const std::array<std::uint32_t, 13> kSizes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 65535, 65536, 65537};
+
+TEST(Items, DataBetweenOthers) {
+    std::vector<char> data(70000, 'd');
+    std::array<char, 64> handle{};
+    for (const std::uint32_t size : kSizes) {
+        for (const u_int handle_bytes : {0u, 3u, 64u}) {
+            wargs args{};
+            args.fh = {handle_bytes, handle.data()};
+            args.data = {size, data.data()};
+            args.trailer = 0xABCD;
+            round_trip<wargs>(xdr_wargs, args, RPCRDMA_DDP(wargs, data.data_val), size);
+        }
+    }
+}
+
+TEST(Items, ArmOfAUnion) {
+    std::vector<char> data(70000, 'd');
+    constexpr rpcrdma_ddp kItem RPCRDMA_DDP(rres, rres_u.resok.data.data_val);
+    for (const std::uint32_t size : kSizes) {
+        for (const bool_t follows : {FALSE, TRUE}) {
+            rres res{};
+            res.status = ST_OK;
+            res.rres_u.resok.attr.follows = follows;
+            res.rres_u.resok.data = {size, data.data()};
+            round_trip<rres>(xdr_rres, res, kItem, size);
+        }
+    }
+    rres failed{};
+    failed.status = ST_ERR;
+    failed.rres_u.fail.follows = TRUE;
+    std::memset(&failed.rres_u.fail.post_attr_u, 0x5A, sizeof failed.rres_u.fail.post_attr_u);
+    round_trip<rres>(xdr_rres, failed, kItem, 0);
+}
+
+// Strings that are empty do not make another one the item.
+TEST(Items, StringAmongOthers) {
+    const std::string path(4096, 'p');
+    for (const std::uint32_t size : {0u, 1u, 2u, 3u, 4u, 5u, 1023u, 4096u}) {
+        for (const char* const name : {"", "n", "longer"}) {
+            std::string name_text = name;
+            std::string path_text = path.substr(0, size);
+            largs args{};
+            args.name = name_text.data();
+            args.path = path_text.data();
+            round_trip<largs>(xdr_largs, args, RPCRDMA_DDP_STRING(largs, path, 4096), size);
+        }
+    }
+}
+
+// A typedef, and a string that is the whole of the results (at most 9000 bytes: xdr_wrapstring).
+TEST(Items, WholeOfTheResults) {
+    std::vector<char> data(70000, 'd');
+    for (const std::uint32_t size : kSizes) {
+        round_trip<blob>(xdr_blob, {size, data.data()}, RPCRDMA_DDP(blob, blob_val), size);
+    }
+    constexpr rpcrdma_ddp kItem{0, 0, 9000, nullptr};
+    for (const std::uint32_t size : {0u, 1u, 3u, 4u, 8999u, 9000u}) {
+        std::string text(size, 's');
+        round_trip<char*>(xdr_wrapstring, text.data(), kItem, size);
+    }
+}
+
+// The arm of an error leaves the slot as it was, or writes over it: what was put there for the item
+// must not be freed, nor what is not a pointer any more be followed.
+TEST(Items, ErrorArmWithASlotThatWasSet) {
+    constexpr rpcrdma_ddp kItem RPCRDMA_DDP(rres, rres_u.resok.data.data_val);
+    for (const bool_t follows : {FALSE, TRUE}) {
+        rres failed{};
+        failed.status = ST_ERR;
+        failed.rres_u.fail.follows = follows;
+        std::memset(&failed.rres_u.fail.post_attr_u, 0x5A, sizeof failed.rres_u.fail.post_attr_u);
+        std::vector<std::byte> bytes = by_xdrmem<rres>(xdr_rres, failed);
+        sunrpc::XdrBuf message;
+        message.head = bytes;
+        std::vector<std::byte> room(100);
+        rres back{};
+        sunrpc::XdrDecodeStream decode(message, sunrpc::XdrDecodeStream::kByBinding);
+        decode.set_item(ddp_item(kItem), &back, room);
+        ASSERT_TRUE(xdr_rres(decode.xdr(), &back));
+        EXPECT_FALSE(decode.failed());
+        decode.clear_item();
+        EXPECT_NE(as_bytes(back.rres_u.resok.data.data_val), room.data());
+        XDR release{};
+        release.x_op = XDR_FREE;
+        xdr_rres(&release, &back);
+    }
+}
+
+// A result that lies behind pointers, with no place of its own in the struct: here, the second of a
+// list. Who decodes it has decoded the list up to it.
+bool_t is_name_of_second(const void* object, const char* at, std::uint32_t /*bytes*/) {
+    const auto* const list = static_cast<const dirlist*>(object);
+    const dirent* const second = list->first != nullptr ? list->first->next : nullptr;
+    return second != nullptr && second->name == at;
+}
+TEST(Items, BehindPointersByAPredicate) {
+    std::string first = "first";
+    std::string second = "the second";
+    std::string third = "third";
+    dirent c{3, third.data(), nullptr};
+    dirent b{2, second.data(), &c};
+    dirent a{1, first.data(), &b};
+    const rpcrdma_ddp item{-1, 0, 0, is_name_of_second};
+    round_trip<dirlist>(xdr_dirlist, {3, &a}, item, second.size());
+    b.next = nullptr;
+    round_trip<dirlist>(xdr_dirlist, {2, &a}, item, second.size());
+    a.next = nullptr;
+    round_trip<dirlist>(xdr_dirlist, {1, &a}, item, 0);
 }
 
 }  // namespace
