@@ -8,6 +8,7 @@
 #include "tools/rpcrdma_bench/nfs_ops.hpp"
 #include "tools/rpcrdma_bench/ratios.hpp"
 #include "tools/rpcrdma_bench/register_bench.hpp"
+#include "tools/rpcrdma_bench/tirpc_rows.hpp"
 
 namespace {
 
@@ -87,6 +88,9 @@ int run(int argc, char** argv) {
     CLI::App* faults =
         declare("faults", "verified mixed IO on a link that loses packets, beside a clean one",
                 nfsrdma::bench::fault_row_names());
+    const CLI::App* tirpc =
+        declare("tirpc", "a libtirpc program over RDMA, beside the same over libtirpc's TCP",
+                nfsrdma::bench::tirpc_row_names());
     nfsrdma::bench::RegisterOptions keys;
     CLI::App* registering = declare_register(app, keys, smoke);
     nfsrdma::bench::CompareLinuxOptions beside;
@@ -108,6 +112,7 @@ int run(int argc, char** argv) {
     }
     if (smoke) options.pairs = keys.pairs = {1, 0.1};
     if (*comparing) return nfsrdma::bench::run_compare_linux(beside);
+    if (*tirpc) return nfsrdma::bench::run_tirpc(options);
     if (*registering) return nfsrdma::bench::run_register(keys);
     if (*faults) {
         if (!smoke && faults->count("--pairs") == 0)

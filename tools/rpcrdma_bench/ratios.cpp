@@ -20,6 +20,7 @@
 #include "tools/rpcrdma_bench/peer_process.hpp"
 #include "tools/rpcrdma_bench/server.hpp"
 #include "tools/rpcrdma_bench/tcp_baseline.hpp"
+#include "tools/rpcrdma_bench/tirpc_echo.hpp"
 #include "tools/rpcrdma_bench/tirpc_tcp.hpp"
 #include "tools/rpcrdma_bench/udp_baseline.hpp"
 #include "tools/rpcrdma_bench/udp_spin.hpp"
@@ -289,6 +290,9 @@ int run_role(const std::string& role, const std::string& address) {
     if (role == "device") return serve_device(address);
     if (role == "udp-spin") return serve_udp_spin(address);
     if (role == "tirpc") return serve_tirpc_tcp(address);
+    if (role == "tirpc-echo-tcp") return serve_echo(EchoWay::tcp, address);
+    if (role == "tirpc-echo-rdma") return serve_echo(EchoWay::rdma, address);
+    if (role == "tirpc-echo-rdma-zero-copy") return serve_echo(EchoWay::rdma_zero_copy, address);
     return -1;
 }
 
