@@ -125,8 +125,11 @@ void ClntLink::disconnect() noexcept {
     allocated_.clear();
     lent_.clear();
     for (std::uint32_t i = 0; i < flight_count_; ++i) {
-        flights_[i].args.reset();
-        flights_[i].results.reset();
+        Flight& flight = flights_[i];
+        if (flight.rqst != nullptr && !flight.one_way)
+            xprt_->put_rqst(*std::exchange(flight.rqst, nullptr));
+        flight.args.reset();
+        flight.results.reset();
     }
     if (xprt_ != nullptr) {
         xprt_->stop_waiting(waiter_);
