@@ -29,6 +29,10 @@ License: BSD-3-Clause
 
  -- ${CPACK_PACKAGE_CONTACT}  ${date}
 ")
+  if(EXISTS ${doc}/CHANGELOG.md)
+    file(RENAME ${doc}/CHANGELOG.md ${doc}/changelog)
+    execute_process(COMMAND gzip -9n ${doc}/changelog COMMAND_ERROR_IS_FATAL ANY)
+  endif()
   file(GLOB pages ${component}/usr/share/man/man*/*)
   execute_process(COMMAND gzip -9nf ${doc}/changelog.Debian ${pages} COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND chmod -R u=rwX,go=rX ${component} COMMAND_ERROR_IS_FATAL ANY)

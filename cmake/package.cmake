@@ -22,37 +22,36 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 # The library's ABI is that of its minor version, and so is the package: several can be installed.
 set(library libnfsrdma${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME ${library})
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
-set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "ONC RPC over RDMA in user space, the library
- A transport for programs of libtirpc, and a C++ library of the RPC-over-RDMA
- protocol (RFC 8166) and of NFS version 3 on it. Works over any RDMA device, and
- without one over its own RoCEv2 device.")
+# Programs that are linked with it say so in their packages' dependencies; the linker's cache is made anew by a trigger.
+file(WRITE ${PROJECT_BINARY_DIR}/debian/shlibs "libnfsrdma ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} ${library} (>= ${PROJECT_VERSION})\n")
+file(WRITE ${PROJECT_BINARY_DIR}/debian/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/debian/shlibs ${PROJECT_BINARY_DIR}/debian/triggers)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "The library: a transport for programs of libtirpc, and in C++ the
+RPC-over-RDMA protocol (RFC 8166) and a client of NFS version 3 on it. Works
+over any RDMA device, and without one over its own RoCEv2 device.")
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libnfsrdma-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_DEBIAN_DEV_PACKAGE_GENERATE_SHLIBS OFF)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${library} (= ${PROJECT_VERSION}-1), libtirpc-dev, liburing-dev, libisal-dev, libspdlog-dev")
 if(TARGET nr_rdmacore)
   string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS ", libibverbs-dev, librdmacm-dev")
 endif()
-set(CPACK_COMPONENT_DEV_DESCRIPTION "ONC RPC over RDMA in user space, for development
- Headers for C and C++20, the static library, and files for pkg-config and for
- CMake's find_package.")
+set(CPACK_COMPONENT_DEV_DESCRIPTION "For development: headers for C and C++20, the static library, files for
+pkg-config and for CMake's find_package, and examples.")
 
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME nfsrdma)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "fuse3, ibverbs-providers")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS rpcbind)
-set(CPACK_COMPONENT_TOOLS_DESCRIPTION "NFS over RDMA in user space, server, mount and tools
- An NFS version 3 server and a client with a mount by FUSE, over any RDMA device,
- and without one over a RoCEv2 device of their own, with no need for RDMA in the
- kernel or for privileges. Ping, stress, benchmark and diagnosis tools with it.")
+set(CPACK_COMPONENT_TOOLS_DESCRIPTION "The programs: a server of NFS version 3 and a client with a mount by FUSE,
+over any RDMA device, and without one over a RoCEv2 device of their own, with no
+need for RDMA in the kernel or for privileges; tools for ping, load, benchmarks
+and diagnosis.")
 include(CPack)
