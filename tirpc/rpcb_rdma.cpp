@@ -22,12 +22,12 @@ bool_t fail_with(int error, const Error& why) noexcept {
 }
 
 bool_t set(std::uint32_t prog, std::uint32_t vers, const SVCXPRT* listener) {
-    SockAddr local;
-    if (listener != nullptr && listener->xp_ltaddr.buf != nullptr &&
-        listener->xp_ltaddr.len >= sizeof(sockaddr_in))
-        local = SockAddr::from(static_cast<const sockaddr*>(listener->xp_ltaddr.buf));
-    if (!local.is_v4() && !local.is_v6())
-        return fail_with(EINVAL, {Errc::invalid_argument, 0, "not a listener"});
+    constexpr Error kNoListener{Errc::invalid_argument, 0, "not a listener"};
+    if (listener == nullptr || listener->xp_ltaddr.buf == nullptr ||
+        listener->xp_ltaddr.len < sizeof(sockaddr_in))
+        return fail_with(EINVAL, kNoListener);
+    SockAddr local = SockAddr::from(static_cast<const sockaddr*>(listener->xp_ltaddr.buf));
+    if (!local.is_v4() && !local.is_v6()) return fail_with(EINVAL, kNoListener);
     if (local.port() == 0) local = local.with_port(listener->xp_port);
     auto done =
         sunrpc::change_rpcbind(sunrpc::kRpcbindSocket, sunrpc::RpcbindChange::set,
@@ -79,34 +79,32 @@ bool_t getaddr(const char* host, std::uint32_t prog, std::uint32_t vers,
 }  // namespace nfsrdma::tirpc
 
 extern "C" bool_t rpcb_rdma_set(rpcprog_t prog, rpcvers_t vers, const SVCXPRT* listener) {
-    using namespace nfsrdma;
     try {
-        return tirpc::set(prog, vers, listener);
+        return nfsrdma::tirpc::set(prog, vers, listener);
     } catch (const std::bad_alloc&) {
-        return tirpc::fail_with(ENOMEM, {Errc::system, ENOMEM, "memory"});
+        return nfsrdma::tirpc::fail_with(ENOMEM, {nfsrdma::Errc::system, ENOMEM, "memory"});
     }
 }
 
 extern "C" bool_t rpcb_rdma_unset(rpcprog_t prog, rpcvers_t vers) {
-    using namespace nfsrdma;
     try {
-        return tirpc::unset(prog, vers);
+        return nfsrdma::tirpc::unset(prog, vers);
     } catch (const std::bad_alloc&) {
-        return tirpc::fail_with(ENOMEM, {Errc::system, ENOMEM, "memory"});
+        return nfsrdma::tirpc::fail_with(ENOMEM, {nfsrdma::Errc::system, ENOMEM, "memory"});
     }
 }
 
 extern "C" bool_t rpcb_rdma_getaddr(const char* host, rpcprog_t prog, rpcvers_t vers,
                                     struct sockaddr_storage* address) {
-    using namespace nfsrdma;
-    constexpr Error kNoMemory{Errc::system, ENOMEM, "memory"};
+    constexpr nfsrdma::Error kNoMemory{nfsrdma::Errc::system, ENOMEM, "memory"};
     if (host == nullptr || address == nullptr) {
-        constexpr Error kNothing{Errc::invalid_argument, 0, "no host, or no room for its address"};
-        return tirpc::fail_create(RPC_UNKNOWNHOST, kNothing);
+        constexpr nfsrdma::Error kNothing{nfsrdma::Errc::invalid_argument, 0,
+                                          "no host, or no room for its address"};
+        return nfsrdma::tirpc::fail_create(RPC_UNKNOWNHOST, kNothing);
     }
     try {
-        return tirpc::getaddr(host, prog, vers, *address);
+        return nfsrdma::tirpc::getaddr(host, prog, vers, *address);
     } catch (const std::bad_alloc&) {
-        return tirpc::fail_create(RPC_RPCBFAILURE, kNoMemory);
+        return nfsrdma::tirpc::fail_create(RPC_RPCBFAILURE, kNoMemory);
     }
 }

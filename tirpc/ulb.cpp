@@ -168,11 +168,10 @@ std::uint32_t reply_max(const rpcrdma_proc* proc, const void* args,
 }  // namespace nfsrdma::tirpc
 
 extern "C" int rpcrdma_ulb_register(const struct rpcrdma_ulb* ulb) {
-    using namespace nfsrdma::tirpc;
-    if (ulb == nullptr || ulb->proc_count > kProcsMax) return EINVAL;
+    if (ulb == nullptr || ulb->proc_count > nfsrdma::tirpc::kProcsMax) return EINVAL;
     if (ulb->proc_count != 0 && ulb->procs == nullptr) return EINVAL;
     try {
-        return add(*ulb);
+        return nfsrdma::tirpc::add(*ulb);
     } catch (const std::bad_alloc&) {
         return ENOMEM;
     }
