@@ -15,16 +15,18 @@
 #  10   Linux mount on rxe, 32 MiB in flight  nfsrdmad on softroce (peer)         RoCEv2 on the wire
 #  11   mount.nfsrdma on rdma-core, softroce  Linux nfsd on rxe                   rdma-core on rxe, the wire
 #  12   examples/tirpc on rdma-core, softroce examples/tirpc on rdma-core         rdma-core on rxe, the wire, TCP
+#  13   examples/cxx on rdma-core, softroce   examples/cxx on rdma-core           rdma-core on rxe, the wire
 BIN=$1
 OUT=/out
 shift
 rows=("$@")
-[ ${#rows[@]} -gt 0 ] || rows=(6 4 5 3 1 2 7 12 8 9 10)
+[ ${#rows[@]} -gt 0 ] || rows=(6 4 5 3 1 2 7 12 13 8 9 10)
 here=$(dirname "$0")
 source "$here/lib.sh"
 source "$here/tool_checks.sh"
 source "$here/mount_checks.sh"
 source "$here/fuse_checks.sh"
+source "$here/example_checks.sh"
 
 # Linux's device of the programs, where this build has it.
 has_rdma_core() { "$BIN/nfsrdma" --help | grep -q rdmacore; }
