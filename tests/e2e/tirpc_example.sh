@@ -51,11 +51,14 @@ each() {
     start_depot "$family.table" "${server[@]}" "$address" 0 0
     run_client "$family.tcp" tcp "$address" "$tcp_port"
     run_client "$family.table" "${client[@]}" rdma "$address" "$rdma_port"
+    # A server has no need of what it knows more than its client.
+    run_client "$family.plain" "${client[@]}" -n rdma "$address" "$rdma_port"
     end_depot
     start_depot "$family.whole" "${server[@]}" -n "$address" 0 0
     run_client "$family.whole" "${client[@]}" -n rdma "$address" "$rdma_port"
     end_depot
     same_results "$family.tcp" "$family.table"
+    same_results "$family.tcp" "$family.plain"
     same_results "$family.tcp" "$family.whole"
     counts "$family.table"
     # One call has a string of 9000 bytes, of which the table knows nothing.
