@@ -304,7 +304,7 @@ enum clnt_stat op_call(CLIENT* clnt, rpcproc_t proc, xdrproc_t xdr_args, void* a
                        xdrproc_t xdr_res, void* res, timeval timeout) {
     CallRequest request;
     request.proc = proc;
-    request.xdr_args = xdr_args;
+    request.xdr_args = xdr_args != nullptr ? xdr_args : xdr_nothing;
     request.args = args;
     request.xdr_res = xdr_res;
     request.res = res;

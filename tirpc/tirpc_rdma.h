@@ -97,6 +97,22 @@ struct rpcrdma_opts {
 CLIENT* clnt_rdma_create(const char* host, rpcprog_t prog, rpcvers_t vers,
                          const struct rpcrdma_opts* opts);
 
+/*
+ * A CLIENT is as one of clnt_vc_create, but for this.
+ *   Calls that time out keep their place on the connection until the server answers them after all,
+ *   but neither the arguments nor the results of the program: those are its own again at once, and
+ *   nothing of the program's own memory is ever shown to the server.
+ *   One-way calls (a timeout of zero) go out at once, and each keeps a credit until the server
+ *   answers it, which most servers do though nobody waits for it. They never take the last credit:
+ *   when all but one are theirs, the next one waits for up to two seconds and then fails with
+ *   RPC_CANTSEND and EAGAIN.
+ *   A connection that is lost fails the calls under way with RPC_CANTRECV, and all later ones with
+ *   RPC_CANTSEND (see RPCRDMA_RECONNECT).
+ *   clnt_geterr, and so clnt_perror, tell a thread of its own last call.
+ *   The fd of CLGET_FD has the addresses of both ends, and never anything to read.
+ *   clnt_destroy waits for the calls of other threads to return.
+ */
+
 /* The same, to an address of AF_INET or AF_INET6 with its port. */
 CLIENT* clnt_rdma_tli_create(const struct sockaddr* server, socklen_t length, rpcprog_t prog,
                              rpcvers_t vers, const struct rpcrdma_opts* opts);

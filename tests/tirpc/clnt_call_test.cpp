@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -240,6 +241,28 @@ TEST_F(ClntCall, RepliesThatEndEarlyDoNotDecode) {
     EXPECT_EQ(client.add(1, 2, sum), RPC_CANTDECODERES);
     EXPECT_EQ(client.add(1, 2, sum), RPC_CANTDECODERES);
     EXPECT_EQ(client.add(1, 2, sum), RPC_SUCCESS);
+}
+
+// A length that is not followed by so many bytes: libtirpc reserves them, and touches none.
+TEST(B60, ResultsThatClaimMoreThanTheyHaveCostNoMemory) {
+    register_table();
+    Server server;
+    const Client client(server.connect());
+    const auto resident = [] {
+        std::ifstream statm("/proc/self/statm");
+        std::size_t size = 0, pages = 0;
+        statm >> size >> pages;
+        return pages * 4096;
+    };
+    std::size_t before = 0;
+    for (int i = 0; i < 300; ++i) {
+        if (i == 50) before = resident();
+        blob args{}, res{};
+        server.play({Trick::long_claim});
+        ASSERT_EQ(client.call(T_LONG, xdr_blob, &args, xdr_blob, &res), RPC_CANTDECODERES);
+        CLNT_FREERES(client.clnt, routine(xdr_blob), Client::as_caddr(&res));
+    }
+    EXPECT_LT(resident(), before + (16u << 20));
 }
 
 TEST_F(ClntCall, WhatTheServerRefusesIsToldAsLibtirpcTellsIt) {

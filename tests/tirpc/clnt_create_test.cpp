@@ -72,6 +72,16 @@ TEST(ClntCreate, ADeviceThatIsNotThereIsEnodev) {
     EXPECT_NE(std::string(rpcrdma_strerror()).find("nfsrdma_none9"), std::string::npos);
 }
 
+// Whether or not an rpcbind runs here, it does not know the program.
+TEST(ClntCreate, AskingRpcbindFailsAsLibtirpcsOwnDoes) {
+    rpcrdma_opts opts = RPCRDMA_OPTS_INIT;
+    opts.flags = RPCRDMA_RPCBIND;
+    EXPECT_EQ(clnt_rdma_create("127.0.7.1", kProg, kVers, &opts), nullptr);
+    const clnt_stat status = get_rpc_createerr().cf_stat;
+    EXPECT_TRUE(status == RPC_RPCBFAILURE || status == RPC_PROGNOTREGISTERED) << status;
+    EXPECT_STRNE(rpcrdma_strerror(), "");
+}
+
 TEST(ClntCreate, AnAddressMustBeOfIpAndWhole) {
     const sockaddr_in6 address{};
     sockaddr_storage other{};

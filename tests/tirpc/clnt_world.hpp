@@ -80,6 +80,7 @@ enum class Trick : std::uint8_t {
     system_err,     // accepted, SYSTEM_ERR
     prog_mismatch,  // accepted, versions 7 to 9
     short_header,   // eight bytes
+    long_claim,     // results that begin with a length of 4 MiB, and end there
     short_results,  // a header, and results that end early
     inline_item,    // READ: the item in the message, though there is room for it
     longer_inline,  // READ: the same, with 64 bytes more than were asked for
@@ -249,10 +250,15 @@ class Server final : public sunrpc::Service {
             reply.accept = sunrpc::AcceptStat::prog_mismatch;
             reply.low = 7;
             reply.high = 9;
-        } else if (trick != Trick::short_header && trick != Trick::short_results) {
+        } else if (trick != Trick::short_header && trick != Trick::short_results &&
+                   trick != Trick::long_claim) {
             return false;
         }
         finish_header(rqst, reply);
+        if (trick == Trick::long_claim) {
+            store_be32(rqst.res_room.data() + rqst.res.head.size(), MAXIO);
+            rqst.res.head = rqst.res_room.first(rqst.res.head.size() + 4);
+        }
         if (trick == Trick::short_header) rqst.res.head = rqst.res.head.first(8);
         return true;
     }
