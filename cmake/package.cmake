@@ -51,7 +51,7 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "fuse3, ibverbs-providers")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS rpcbind)
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "The programs: a server of NFS version 3 and a client with a mount by FUSE,
-over any RDMA device, and without one over a RoCEv2 device of their own, with no
-need for RDMA in the kernel or for privileges; tools for ping, load, benchmarks
+over any RDMA device, or without one over a RoCEv2 device of their own, with
+no need for RDMA in the kernel or for privileges; tools for ping, load, benchmarks
 and diagnosis.")
 include(CPack)
