@@ -153,7 +153,19 @@ struct rpcrdma_stats {
  * `address` is "ADDR", "ADDR:PORT", "[ADDR6]:PORT", ":PORT" or NULL (any address); the port is
  * 20049 where none is said, and a free one where it is 0 (see xp_port). Then svc_reg(xprt, prog,
  * vers, dispatch, NULL). NULL on failure with errno, and a line that rpcrdma_strerror gives.
- * svc_destroy of the listener ends its connections.
+ * svc_destroy of the listener ends its connections; of a connection, that one, when its last answer
+ * has arrived. Both may be called by a dispatch routine, for what is being dispatched, too.
+ *
+ * Make, serve and destroy it by one thread, as libtirpc has it (or see RPCRDMA_SVC_THREADS). While
+ * a dispatch routine runs, a thread of the library receives and moves data of other calls; they are
+ * dispatched when it has returned. With RPCRDMA_ZERO_COPY a reply is sent when the arguments are
+ * freed, or the routine returns.
+ *
+ * A connection takes two fds, from its first call on. Without free fds, or with more connections
+ * than connections_max, the one that was idle longest, for a second at least, is ended; while none
+ * was, new ones wait for an fd, and are refused beyond connections_max. One whose fd has no place
+ * in libtirpc's table, which is as large as RLIMIT_NOFILE was at its first use, is refused and a
+ * line is logged. svc_getreqset serves fds below FD_SETSIZE only.
  */
 SVCXPRT* svc_rdma_create(const char* address, const struct rpcrdma_opts* opts);
 
@@ -194,9 +206,9 @@ struct rpcrdma_ddp {
 #define RPCRDMA_NO_DDP \
     { -1, 0, 0, NULL }
 #define RPCRDMA_DDP(type, member) \
-    { (int32_t) offsetof(type, member), 0, 0, NULL }
+    { offsetof(type, member), 0, 0, NULL }
 #define RPCRDMA_DDP_STRING(type, member, bound) \
-    { (int32_t) offsetof(type, member), 0, (bound), NULL }
+    { offsetof(type, member), 0, (bound), NULL }
 
 struct rpcrdma_proc {
     uint32_t proc;
