@@ -44,12 +44,12 @@ struct Call : ListHook<Call> {
     const ProcInfo* proc = nullptr;
     std::uint32_t proc_number = 0;
     const void* args = nullptr;  // alive until `done`
-    // The DDP item of `args` lies in a Payload of the Xprt and is not copied; false: it is encoded
-    // with the rest.
+    // The DDP item of `args` lies in a Payload of the Xprt, or in memory registered with it, and is
+    // not copied; false: it is encoded with the rest.
     bool args_in_payload = true;
     void* res = nullptr;  // decoded into; preset or zeroed by the caller
-    // Where a DDP result is to be placed: memory of a Payload of the Xprt; for a string its bound
-    // and one byte more. Empty: nothing is offered for RDMA, and the item stays in the message.
+    // Where a DDP result is to be placed: in a Payload, or registered memory, of the Xprt; a string
+    // needs its bound and a byte more. Empty: none is offered, and the item stays in the message.
     std::span<std::byte> result_room;
     // Whose credentials it goes with; lives until `done`. nullptr: the Clnt's own.
     const AuthSys* sys = nullptr;

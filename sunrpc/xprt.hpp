@@ -63,8 +63,8 @@ class Payload {
 struct Rqst : ListHook<Rqst> {
     std::uint32_t xid = 0;  // set by the caller
 
-    // Call. `call.head` is encoded into `head_room` by the caller; the payload, if any, is arena
-    // memory of this transport and DDP-eligible when `ddp_allowed`; `call.tail` lies in `head_room`
+    // Call. `call.head` is encoded into `head_room` by the caller; the payload, if any, lies where
+    // a result_room may (below), DDP-eligible when `ddp_allowed`; `call.tail` lies in `head_room`
     // behind the head.
     std::span<std::byte> head_room;  // the transport's, for the call message without its payload
     XdrBuf call;

@@ -306,7 +306,7 @@ using MkdirOp = MakeOp<NFSPROC3_MKDIR, MKDIR3args, MKDIR3res>;
 using MknodOp = MakeOp<NFSPROC3_MKNOD, MKNOD3args, MKNOD3res>;
 using SymlinkOp = MakeOp<NFSPROC3_SYMLINK, SYMLINK3args, SYMLINK3res>;
 
-// `room` is payload memory of the transport: where the data goes without a copy.
+// `room` is payload memory of the transport, or registered with it: the data goes there uncopied.
 class ReadOp final : public ProcOp<NFSPROC3_READ, READ3args, READ3res> {
   public:
     std::span<std::byte> room;                   // at least args.count bytes
@@ -318,7 +318,7 @@ class ReadOp final : public ProcOp<NFSPROC3_READ, READ3args, READ3res> {
     void conclude() noexcept override;
 };
 
-// args.data points at payload memory of the transport, and args.count is its length.
+// args.data: payload memory of the transport, or registered with it; args.count is its length.
 class WriteOp final : public ProcOp<NFSPROC3_WRITE, WRITE3args, WRITE3res> {
   public:
     void set_data(std::span<std::byte> data) noexcept;

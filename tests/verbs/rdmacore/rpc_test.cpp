@@ -185,6 +185,46 @@ TEST_P(RpcHw, OneKeyARpcAndNoLocalInvalidate) {
                 static_cast<double>(remote) / static_cast<double>(rpcs));
 }
 
+// Memory of the caller's own, at no boundary: bound for each call, and given back while keys of the
+// connection that has just died are still bound to it. A region under a window would stay for ever.
+TEST_P(RpcHw, CallersMemoryIsBoundAndGivenBack) {
+    std::vector<std::byte> memory(2 * kMiB);
+    const auto out = std::span(memory).subspan(1003, 300'001);
+    const auto in = std::span(memory).subspan(kMiB + 5, 300'001);
+    ASSERT_TRUE(xprt->register_memory(memory));
+    std::string name = "own";
+    const auto file = create(name.data());
+    fill(out, 9);
+    nfs::client::WriteOp put;
+    put.args.file = file.view();
+    put.args.stable = FILE_SYNC;
+    put.set_data(out);
+    put.args.count = static_cast<count3>(out.size());
+    const xprtrdma::TransportCounters before = xprt->counters();
+    ASSERT_TRUE(run(put));
+    nfs::client::ReadOp get;
+    get.args = {file.view(), 0, static_cast<count3>(in.size())};
+    get.room = in;
+    ASSERT_TRUE(run(get));
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), in.begin()));
+    EXPECT_EQ(xprt->counters().keys_bound - before.keys_bound, 2u);
+    EXPECT_EQ(nfs_client->rpc_counters().payload_copied_bytes, 0u);
+    // One is in flight when the connection ends.
+    bool done = false;
+    get.user = &done;
+    get.done = [](nfs::client::Op& op) noexcept { *static_cast<bool*>(op.user) = true; };
+    nfs_client->start(get);
+    EXPECT_EQ(xprt->counters().keys_bound - before.keys_bound, 3u);
+    EXPECT_EQ(xprt->deregister_memory(memory).error().code, Errc::again);
+    xprt->close();
+    ASSERT_TRUE(run_until(*loop, [&] { return done; }));
+    ::testing::internal::CaptureStderr();
+    const auto back = xprt->deregister_memory(memory);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(back) << to_string(back.error());
+    EXPECT_EQ(said.find("dereg_mr"), std::string::npos) << said;
+}
+
 TEST_P(RpcHw, ManyInFlight) {
     std::string name = "many";
     const auto file = create(name.data());
