@@ -86,8 +86,9 @@ void store_slot(void* object, std::int32_t offset, char* pointer) noexcept {
 
 bool GssTurn::take(std::uint64_t deadline_ns) noexcept {
     std::unique_lock<std::mutex> lock(mutex_);
+    const std::uint64_t reachable = std::min<std::uint64_t>(deadline_ns, INT64_MAX);
     const std::chrono::steady_clock::time_point deadline{
-        std::chrono::nanoseconds{static_cast<std::int64_t>(deadline_ns)}};
+        std::chrono::nanoseconds{static_cast<std::int64_t>(reachable)}};
     while (taken_) {
         if (free_.wait_until(lock, deadline) == std::cv_status::timeout && taken_) return false;
     }

@@ -476,6 +476,18 @@ TEST_F(Gss, ItsCallsAreMadeOneByOne) {
     client.clnt->cl_auth = none;
 }
 
+TEST_F(Gss, ACallWaitsForItsTurnNoLongerThanItsTimeout) {
+    const Client client(server_.connect());
+    AUTH* const none = std::exchange(client.clnt->cl_auth, &auth_);
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+    std::thread first([&] { EXPECT_EQ(client.sleep(1000, {60, 0}), RPC_SUCCESS); });
+    while (server_.calls.load() < 2)
+        std::this_thread::yield();
+    EXPECT_EQ(client.null({0, 20000}), RPC_TIMEDOUT);
+    first.join();
+    client.clnt->cl_auth = none;
+}
+
 TEST_F(Gss, ItIsNotRefreshedFromWithinACall) {
     const Client client(server_.connect());
     AUTH* const none = std::exchange(client.clnt->cl_auth, &auth_);
