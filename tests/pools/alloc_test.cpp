@@ -1,5 +1,6 @@
 #include <array>
 #include <optional>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -50,10 +51,14 @@ TEST(Allocations, NoneAfterCreate) {
     }
 }
 
-// The same with the device in the loop: bind, expose, invalidate by the peer, all posted.
+// The same with the device in the loop: bind, expose, invalidate by the peer, all posted; every
+// second time memory of the user's own.
 TEST(Allocations, NoneInSteadyStateWithTheDevice) {
     World world;
     const Piece memory = *world.a.arena->carve(1 << 18);
+    std::vector<std::byte> registered(1 << 18);
+    ASSERT_TRUE(world.a.io->register_memory(registered));
+    const Piece own(registered);
     const Piece sink = *world.b.arena->carve(1 << 18);
     Message call(world.a), reply(world.b);
     reply.wr.op = verbs::SendOp::send_with_inv;
@@ -67,7 +72,7 @@ TEST(Allocations, NoneInSteadyStateWithTheDevice) {
         if (i == 30) before.emplace();
         call.completed = reply.completed = state.done = false;
         call.posting.chain = reply.posting.chain = {};
-        auto exposure = world.a.io->expose_read({&memory, 1}, call.add());
+        auto exposure = world.a.io->expose_read({i % 2 == 0 ? &memory : &own, 1}, call.add());
         ASSERT_TRUE(exposure);
         call.post();
         ASSERT_TRUE(world.until([&] { return call.completed; }));
