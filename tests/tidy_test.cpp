@@ -114,6 +114,7 @@ struct Banned {
     const char* pattern;
     const char* instead;
     const char* exempt;  // a regex of paths
+    std::regex word{pattern}, where{exempt};
 };
 
 std::vector<Finding> check_words(const std::string& path, const std::string& text) {
@@ -144,19 +145,17 @@ std::vector<Finding> check_words(const std::string& path, const std::string& tex
         const std::string code = line.substr(0, comment);
         const std::string at = path + ":" + std::to_string(number);
         for (const Banned& word : banned) {
-            if (std::regex_search(path, std::regex(word.exempt)) &&
-                std::string(word.exempt) != "^$")
-                continue;
+            if (std::regex_search(path, word.where) && std::string(word.exempt) != "^$") continue;
             const bool in_comments = std::string(word.pattern).find("TODO") != std::string::npos ||
                                      std::string(word.pattern).find("FIXME") != std::string::npos;
-            if (std::regex_search(in_comments ? line : code, std::regex(word.pattern))) {
+            if (std::regex_search(in_comments ? line : code, word.word)) {
                 found.push_back({at, std::string(word.pattern) + ": use " + word.instead});
             }
         }
         const std::string mine = floor_of(path);
         if (mine != "xprtrdma" && mine != "svcrdma") continue;
         for (const Banned& word : hidden) {
-            if (std::regex_search(code, std::regex(word.pattern))) {
+            if (std::regex_search(code, word.word)) {
                 found.push_back({at, std::string(word.pattern) + ": use " + word.instead});
             }
         }

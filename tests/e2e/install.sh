@@ -11,8 +11,12 @@ files=(bin/nfsrdmad bin/nfsrdma bin/rpcrdma-ping bin/rpcrdma-dump share/man/man8
 # Where libfuse is.
 [ ! -x "$BIN/mount.nfsrdma" ] || files+=(sbin/mount.nfsrdma sbin/mount.fuse.nfsrdma share/man/man8/mount.nfsrdma.8)
 # tests/consumer builds with it, from a prefix as this one.
-[ ! -e "$build/lib/libnfsrdma.so" ] || files+=(lib/libnfsrdma.so lib/libnfsrdma.a lib/pkgconfig/nfsrdma.pc
-    lib/cmake/nfsrdma/nfsrdmaConfig.cmake include/nfsrdma/tirpc/tirpc_rdma.h)
+if [ -e "$build/lib/libnfsrdma.so" ]; then
+    library=$(find "$prefix"/lib* -name libnfsrdma.so)
+    [ -n "$library" ] || fail "no libnfsrdma.so"
+    lib=$(realpath --relative-to="$prefix" "${library%/*}")
+    files+=("$lib/libnfsrdma.a" "$lib/pkgconfig/nfsrdma.pc" "$lib/cmake/nfsrdma/nfsrdmaConfig.cmake" include/nfsrdma/tirpc/tirpc_rdma.h)
+fi
 for file in "${files[@]}"; do
     [ -s "$prefix/$file" ] || { find "$prefix" -type f >&2; fail "no $file"; }
 done
