@@ -220,12 +220,14 @@ SvcConnection* SvcListener::find(const sunrpc::SvcXprt& xprt) noexcept {
 
 // Each context of a connection is asked once.
 SvcConnection* SvcListener::find(const sunrpc::SvcRqst& rqst) noexcept {
-    SvcConnection* connection = nullptr;
-    std::memcpy(&connection, rqst.scratch.data(), sizeof connection);
-    if (connection != nullptr) return connection;
-    connection = find(*rqst.xprt);
-    std::memcpy(rqst.scratch.data(), &connection, sizeof connection);
-    return connection;
+    struct Known {
+        SvcConnection* connection = nullptr;
+    } known;
+    std::memcpy(&known, rqst.scratch.data(), sizeof known);
+    if (known.connection != nullptr) return known.connection;
+    known.connection = find(*rqst.xprt);
+    std::memcpy(rqst.scratch.data(), &known, sizeof known);
+    return known.connection;
 }
 
 void SvcListener::dispatch(sunrpc::SvcRqst& rqst) noexcept {

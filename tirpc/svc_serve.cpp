@@ -10,6 +10,9 @@ namespace {
 // polled for a fifth of it. Less, the more often that was in vain.
 constexpr std::uint64_t kSpinNs = 50 * kNsPerUs, kSpinLeastNs = 3 * kNsPerUs;
 constexpr std::uint32_t kVainSpins = 8;
+// While something happens, which may be a request whose arguments are fetched, it polls on, but
+// libtirpc's other fds are not left alone for longer.
+constexpr std::uint64_t kPollMaxNs = kNsPerMs;
 // A request that comes so soon after polling had ended shows that it ended too early.
 constexpr std::uint64_t kNearMissNs = 4 * kSpinNs;
 // Requests after which libtirpc polls its other fds.
@@ -138,7 +141,7 @@ bool SvcListener::poll_for_requests(Hold& hold, SvcConnection& own) noexcept {
     shared_.looking = true;
     const bool came =
         hold->poll_for([](void* self) { return static_cast<SvcListener*>(self)->has_attention(); },
-                       this, loop.now_ns() + spin_ns_);
+                       this, loop.now_ns() + kPollMaxNs, spin_ns_);
     shared_.looking = false;
     polling_ = nullptr;
     if (came) {

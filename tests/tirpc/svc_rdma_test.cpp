@@ -203,19 +203,8 @@ void idle_connections_hold_all_fds() {
         taken.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     while (taken.back());
     taken.resize(taken.size() - 1 - 17);  // for eight connections
-    const auto drive = [&] {
-        for (const auto& client : idle)
-            client->loop().run_once(0);
-    };
-    for (const auto& client : idle) {
-        Client::Flight flight;
-        NR_ASSERT(client->send(flight, Message(T_NULL).sent()));
-        for (int i = 0; i < 3000 && !flight.done; ++i) {
-            client->until([&] { return flight.done; }, 10 * kNsPerMs);
-            drive();
-        }
-        NR_ASSERT(is_success(client->wait(flight)));
-    }
+    for (const auto& client : idle)
+        NR_ASSERT(is_success(client->call(Message(T_NULL).sent())));
     NR_ASSERT(is_success(real.call(Message(T_NULL).sent())));
     NR_ASSERT(server.listener().counts().reaped >= kIdle - 8);
     int gone = 0;
@@ -227,6 +216,36 @@ void idle_connections_hold_all_fds() {
     NR_ASSERT(is_success(real.call(Message(T_NULL).sent())));
     idle.clear();
     ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+// While there is none for it, and nobody idle, a connection waits, and costs nothing.
+void no_fds_at_all() {
+    Server server;
+    Client client(server.address());
+    std::vector<UniqueFd> taken;
+    do
+        taken.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    while (taken.back());
+    Client::Flight flight;
+    NR_ASSERT(client.send(flight, Message(T_NULL).sent()));
+    NR_ASSERT(!client.until([&] { return flight.done; }, 2 * kNsPerSec));
+    const std::uint64_t turns = server.listener().driver().keeper_turns();
+    NR_ASSERT(!client.until([&] { return flight.done; }, 1 * kNsPerSec));
+    NR_ASSERT(server.listener().driver().keeper_turns() - turns < 1000);
+    taken.clear();
+    NR_ASSERT(is_success(client.wait(flight)));
+    server.stop();
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(B64DeathTest, WithoutFdsConnectionsWait) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    rlimit few{64, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    EXPECT_EXIT(no_fds_at_all(), ::testing::ExitedWithCode(0), "");
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(B64DeathTest, IdleConnectionsGiveTheirFdsToOnesThatCall) {

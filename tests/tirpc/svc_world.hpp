@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdarg>
@@ -396,19 +397,35 @@ class Client {
                 static_cast<Client*>(self)->told_ = true;
             },
             this);
+        of_this_thread().push_back(this);
         until([this] { return told_; });
     }
     ~Client() {
         transport_->close();
         until([this] { return transport_->idle(); });
+        auto& all = of_this_thread();
+        all.erase(std::find(all.begin(), all.end(), this));
     }
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
     bool connected() const { return connected_ && transport_->connected(); }
+    // Drives this one, and now and then the others of this thread, whose servers wait for answers
+    // of their devices.
     bool until(const std::function<bool()>& done, std::uint64_t limit_ns = 30 * kNsPerSec) {
-        return loop_->run_until(
-            [](void* arg) { return (*static_cast<const std::function<bool()>*>(arg))(); },
-            const_cast<std::function<bool()>*>(&done), limit_ns);  // NOLINT: a void* of C
+        constexpr std::uint64_t kTurnNs = 5 * kNsPerMs;
+        const std::uint64_t limit = loop_->now_ns() + limit_ns;
+        for (;;) {
+            const std::uint64_t now = loop_->now_ns();
+            const std::uint64_t left = limit - std::min(limit, now);
+            const bool came = loop_->run_until(
+                [](void* arg) { return (*static_cast<const std::function<bool()>*>(arg))(); },
+                const_cast<std::function<bool()>*>(&done),  // NOLINT: a void* of C
+                std::min(left, kTurnNs));
+            if (came || left <= kTurnNs) return came;
+            for (Client* const other : of_this_thread()) {
+                if (other != this) other->loop_->run_once(0);
+            }
+        }
     }
     const xprtrdma::TransportCounters& counters() { return transport_->counters(); }
     Loop& loop() { return *loop_; }
@@ -475,6 +492,11 @@ class Client {
     }
 
   private:
+    static std::vector<Client*>& of_this_thread() {
+        static thread_local std::vector<Client*> all;
+        return all;
+    }
+
     std::unique_ptr<Loop> loop_;
     std::unique_ptr<verbs::Device> device_;
     std::unique_ptr<xprtrdma::Transport> transport_;
