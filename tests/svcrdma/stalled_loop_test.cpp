@@ -6,6 +6,7 @@
 
 #include "sunrpc/clnt.hpp"
 #include "sunrpc/svc.hpp"
+#include "sunrpc/xdr_proc.hpp"
 #include "svcrdma/listener.hpp"
 #include "verbs/softroce/group.hpp"
 #include "xprtrdma/transport.hpp"
@@ -44,7 +45,7 @@ void handle(sunrpc::SvcCall& call) noexcept {
 sunrpc::SvcProcedure procedure() {
     sunrpc::SvcProcedure proc;
     proc.info.name = "ONCE";
-    proc.info.xdr_args = reinterpret_cast<xdrproc_t>(xdr_u_int);  // NOLINT: libtirpc's own way
+    proc.info.xdr_args = sunrpc::xdr_proc<u_int, xdr_u_int>;
     proc.info.xdr_res = proc.info.xdr_args;
     proc.info.args_size = proc.info.res_size = sizeof(u_int);
     proc.info.args_max = proc.info.reply_max = [](const void*) -> std::uint32_t { return 4; };
