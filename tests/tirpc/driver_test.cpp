@@ -140,5 +140,95 @@ TEST(Driver, PollingEndsWhenSomebodyAsks) {
     asker.join();
 }
 
+// While something happens it goes on, and ends soon after the last of it.
+TEST(Driver, PollingGoesOnWhileTurnsDoSomething) {
+    constexpr std::uint64_t kQuiet = 20 * kNsPerMs;
+    auto driver = make_driver();
+    struct Ticks : Timer {
+        explicit Ticks(Loop& l)
+            : Timer([](Timer& timer) noexcept { static_cast<Ticks&>(timer).tick(); }), loop(l) {}
+        void tick() noexcept {
+            if (++count < 20) loop.arm(*this, loop.now_ns() + kQuiet / 10);
+        }
+        Loop& loop;
+        std::uint32_t count = 0;
+    };
+    Flag never;
+    Driver::Hold hold(*driver);
+    Ticks ticks(driver->loop());
+    driver->loop().arm(ticks, driver->loop().now_ns());
+    const std::uint64_t begun = driver->loop().now_ns();
+    EXPECT_FALSE(hold.poll_for(Flag::is_set, &never, begun + 30 * kNsPerSec, kQuiet));
+    const std::uint64_t took = driver->loop().now_ns() - begun;
+    EXPECT_GE(took, kQuiet);
+    EXPECT_LT(took, 30 * kNsPerSec);
+    // No tick is missed but on a machine that stood still.
+    EXPECT_GE(ticks.count, 1u);
+}
+
+// While one thread has the loop for long the keeper stops looking; when that leaves it looks again.
+TEST(Driver, TheKeeperComesBackAfterALongWait) {
+    auto driver = make_driver();
+    Flag never, flag;
+    FlagTimer timer(flag);
+    {
+        Driver::Hold hold(*driver);
+        driver->loop().arm(timer, driver->loop().now_ns() + 120 * kNsPerMs);
+        EXPECT_FALSE(hold.wait_for(Flag::is_set, &never, driver->loop().now_ns() + 60 * kNsPerMs));
+    }
+    while (!flag.set.load())
+        std::this_thread::yield();
+    EXPECT_GE(driver->takeovers(), 1u);
+    const Driver::Hold hold(*driver);
+}
+
+// Who leaves and expects nobody hands the loop to the keeper, each time.
+TEST(Driver, WhoGoesIdleLeavesTheLoopToTheKeeper) {
+    auto driver = make_driver();
+    for (std::uint64_t i = 1; i <= 20; ++i) {
+        {
+            Driver::Hold hold(*driver);
+            hold.going_idle();
+        }
+        while (driver->takeovers() < i)
+            std::this_thread::yield();
+    }
+}
+
+// The loop is asked for by many while one polls, one waits and nobody else drives: nobody starves.
+TEST(Driver, AskersWaitersAndPollersShareTheLoop) {
+    auto driver = make_driver();
+    std::atomic<bool> over{false};
+    std::atomic<std::uint32_t> polls{0};
+    Flag never;
+    std::thread poller([&] {
+        while (!over.load()) {
+            Driver::Hold hold(*driver);
+            EXPECT_FALSE(
+                hold.poll_for(Flag::is_set, &never, driver->loop().now_ns() + 20 * kNsPerUs));
+            polls.fetch_add(1);
+        }
+    });
+    std::array<std::thread, 3> threads;
+    for (std::thread& thread : threads) {
+        thread = std::thread([&] {
+            for (std::uint32_t i = 0; i < 200; ++i) {
+                Flag flag;
+                FlagTimer timer(flag);
+                {
+                    Driver::Hold hold(*driver);
+                    driver->loop().arm(timer, driver->loop().now_ns() + 20 * kNsPerUs);
+                    EXPECT_TRUE(hold.wait_held(Flag::is_set, &flag, UINT64_MAX));
+                }
+            }
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+    over.store(true);
+    poller.join();
+    EXPECT_GE(polls.load(), 1u);
+}
+
 }  // namespace
 }  // namespace nfsrdma::tirpc
