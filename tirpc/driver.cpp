@@ -83,16 +83,22 @@ bool Driver::Hold::wait_held(Finished finished, void* arg, std::uint64_t deadlin
     return done;
 }
 
-bool Driver::Hold::poll_for(Finished finished, void* arg, std::uint64_t deadline_ns) noexcept {
+bool Driver::Hold::poll_for(Finished finished, void* arg, std::uint64_t deadline_ns,
+                            std::uint64_t quiet_ns) noexcept {
     NR_ASSERT(held_);
     Loop& loop = *driver_.loop_;
+    std::uint64_t active_ns = loop.now_ns();
     while (!finished(arg)) {
         if (driver_.asking_.load(std::memory_order_relaxed) != 0) return false;
-        if (loop.run_once(0) != 0) {
-            driver_.wake_finished();
+        const std::uint32_t done = loop.run_once(0);
+        if (done != 0) driver_.wake_finished();
+        const std::uint64_t now = loop.now_ns();
+        if (now >= deadline_ns) return finished(arg);
+        if (done != 0) {
+            active_ns = now;
             continue;
         }
-        if (loop.now_ns() >= deadline_ns) return false;
+        if (now - active_ns >= quiet_ns) return false;
         ::sched_yield();
     }
     return true;

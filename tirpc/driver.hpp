@@ -55,8 +55,9 @@ class Driver {
         // The same, but the loop is held when it returns; others held it meanwhile.
         bool wait_held(Finished finished, void* arg, std::uint64_t deadline_ns) noexcept;
         // The same without sleeping, and the loop stays held; gives up early when somebody asks for
-        // it.
-        bool poll_for(Finished finished, void* arg, std::uint64_t deadline_ns) noexcept;
+        // it, or when no turn of `quiet_ns` did anything.
+        bool poll_for(Finished finished, void* arg, std::uint64_t deadline_ns,
+                      std::uint64_t quiet_ns = UINT64_MAX) noexcept;
         // Before it leaves: nobody is expected soon, so the keeper is to drive at once.
         void going_idle() noexcept { driver_.idle_hint_ = true; }
 
