@@ -89,6 +89,7 @@ Result<std::unique_ptr<verbs::Device>> open_soft(Loop& loop, const Request& requ
     options.peer_port = request.peer_udp_port;
     options.faults = request.faults;
     options.fault_seed = request.fault_seed;
+    options.acks_wait = request.acks_wait;
     return soft::create_device(loop, *std::move(wire), options);
 }
 
@@ -188,6 +189,7 @@ Result<std::unique_ptr<DeviceSet>> DeviceSet::create(std::span<Loop* const> loop
     options.peer_port = request.peer_udp_port;
     options.faults = request.faults;
     options.fault_seed = request.fault_seed;
+    options.acks_wait = request.acks_wait;
     NR_TRY_ASSIGN(self->soft_, soft::DeviceGroup::create(loops, udp, options));
     self->name_ = "softroce";
     self->line_ = line_of_soft(request, none, refusal);

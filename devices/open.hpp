@@ -37,6 +37,8 @@ struct Request {
     std::uint64_t fault_seed = 1;
     // rdmacore: how keys are made; `automatic` is for the device to say.
     verbs::rdmacore::Strategy strategy = verbs::rdmacore::Strategy::automatic;
+    // softroce: acknowledgements go with what is sent between turns of the loop (SoftOptions).
+    bool acks_wait = false;
     // How much memory is to be locked, by which --device auto chooses. Active: so many connections,
     // each of this demand. Passive: what each loop listens with; not given: nothing worth counting.
     pools::Demand demand{};

@@ -124,6 +124,7 @@ xprtrdma::TransportOptions transport_options(const Options& options) noexcept {
 devices::Request client_request(const Options& options, const SockAddr& server) {
     devices::Request request = request_of(options, server);
     request.bind = options.bind;
+    request.acks_wait = true;  // the program makes its next call between turns
     return request;
 }
 

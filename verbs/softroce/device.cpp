@@ -263,11 +263,15 @@ void SoftDevice::flush() noexcept {
     more_ = false;
     now_ns_ = loop_.now_ns();
     std::uint32_t passes = kFlushBudget / kQuantum;
+    List<SoftQp, WorkList> waiting;
     while (!work_.empty() && passes > 0) {
         --passes;
         SoftQp& qp = work_.pop_front();
-        if (qp.transmit({kQuantum}, {kQuantum})) work_.push_back(qp);
+        const SoftQp::Left left = qp.transmit({kQuantum}, {kQuantum});
+        if (left != SoftQp::Left::nothing)
+            (left == SoftQp::Left::more ? work_ : waiting).push_back(qp);
     }
+    work_.splice_back(waiting);
     wire_->flush();
     mads_used_ = 0;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "verbs/softroce/cq.hpp"
@@ -291,12 +292,19 @@ bool SoftQp::advance(const Sge* sges, std::uint32_t count, SgeCursor& at,
     return true;
 }
 
-bool SoftQp::transmit(Budget requests, Budget answers) noexcept {
-    if (state_ != State::ready) return false;
+SoftQp::Left SoftQp::transmit(Budget requests, Budget answers) noexcept {
+    if (state_ != State::ready) return Left::nothing;
+    const std::uint32_t budget = requests.bytes;
     const bool more_requests = transmit_requests(requests);
-    if (state_ != State::ready) return false;
+    if (state_ != State::ready) return Left::nothing;
+    // Not in the midst of a message, whose sender may have no window left.
+    const bool ack_alone = resp_.answer == Answer::ack && resp_.message == OpKind::unknown &&
+                           resp_.read_count == 0 && requests.bytes == budget;
+    if (ack_alone && device_.options().acks_wait && !std::exchange(ack_waited_, true))
+        return Left::ack;
+    ack_waited_ = false;
     const bool more_answers = transmit_answers(answers);
-    return state_ == State::ready && (more_requests || more_answers);
+    return state_ == State::ready && (more_requests || more_answers) ? Left::more : Left::nothing;
 }
 
 template class WorkQueue<SendWqe>;

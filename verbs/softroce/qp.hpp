@@ -185,9 +185,13 @@ class SoftQp final : public QueuePair,
         bool exhausted() const noexcept { return bytes == 0; }
         void take(std::uint32_t n) noexcept { bytes -= n < bytes ? n : bytes; }
     };
-    // Sends what may be sent, within the budgets of requester and responder. True: it stopped for
-    // lack of budget.
-    bool transmit(Budget requests, Budget answers) noexcept;
+    // Sends what may be sent, within the budgets of requester and responder.
+    enum class Left : std::uint8_t {
+        nothing,
+        more,  // it stopped for lack of budget
+        ack,   // which waits for one more turn (SoftOptions::acks_wait)
+    };
+    Left transmit(Budget requests, Budget answers) noexcept;
     void deliver_event() noexcept;                 // may destroy the queue pair
     void retire(std::uint32_t send_wrs) noexcept;  // a completion is delivered; 0: a Receive
     SoftQp* hash_next = nullptr;
@@ -298,6 +302,7 @@ class SoftQp final : public QueuePair,
     WorkQueue<RecvWqe> rq_;
     Requester req_;
     Responder resp_;
+    bool ack_waited_ = false;  // for a turn: the acknowledgement that is owed
     QpTimer timer_;
 };
 

@@ -125,5 +125,52 @@ TEST(Device, ManyMadsInOneTurnAllLeave) {
     EXPECT_EQ(w.b.device->counters().mads_received, 50u);
 }
 
+// SoftOptions::acks_wait.
+TEST(Device, AcknowledgementsWaitForATurnWhereTheyAreAskedTo) {
+    for (const bool wait : {false, true}) {
+        WorldOptions o;
+        o.soft.acks_wait = wait;
+        World w(o);
+        ASSERT_TRUE(w.b.recv(1, {w.b.sge(0, 4096)}));
+        ASSERT_TRUE(w.a.post(SendOp::send, 2, {w.a.sge(0, 100)}));
+        ASSERT_TRUE(w.run_until_logged(w.b, 1));
+        EXPECT_EQ(w.b.device->wire().counters().tx_packets, wait ? 0u : 1u);
+        // By the next turn, and without a timer, though nothing else is sent.
+        const std::uint64_t begun = w.clock.now_ns();
+        ASSERT_TRUE(w.run_until_logged(w.a, 1));
+        EXPECT_LT(w.clock.now_ns() - begun, 10 * kNsPerUs);
+        EXPECT_EQ(w.b.device->wire().counters().tx_packets, 1u);
+    }
+}
+
+TEST(Device, AcknowledgementsThatWaitGoWithTheReply) {
+    WorldOptions o;
+    o.soft.acks_wait = true;
+    World w(o);
+    ASSERT_TRUE(w.b.recv(1, {w.b.sge(0, 4096)}) && w.a.recv(1, {w.a.sge(0, 4096)}));
+    ASSERT_TRUE(w.a.post(SendOp::send, 2, {w.a.sge(0, 100)}));
+    ASSERT_TRUE(w.run_until_logged(w.b, 1));
+    ASSERT_TRUE(w.b.post(SendOp::send, 3, {w.b.sge(0, 100)}));
+    w.loop->run_once(0);
+    EXPECT_EQ(w.b.device->wire().counters().tx_packets, 2u);
+    EXPECT_TRUE(w.run_until_logged(w.a, 2) && w.run_until_logged(w.b, 2));
+}
+
+// A sender whose window is full is not kept waiting.
+TEST(Device, AcknowledgementsInTheMidstOfAMessageDoNotWait) {
+    std::array<std::uint64_t, 2> took{};
+    for (const bool wait : {false, true}) {
+        WorldOptions o;
+        o.soft.acks_wait = wait;
+        o.net.receive_window = 64 * 1024;
+        World w(o);
+        ASSERT_TRUE(w.b.recv(1, {w.b.sge(0, 1 << 20)}));
+        ASSERT_TRUE(w.a.post(SendOp::send, 2, {w.a.sge(0, 1 << 20)}));
+        ASSERT_TRUE(w.run_until_logged(w.a, 1));
+        took[wait ? 1 : 0] = w.loop->counters().iterations;
+    }
+    EXPECT_LE(took[1], took[0] + 4);
+}
+
 }  // namespace
 }  // namespace nfsrdma::verbs::softroce
