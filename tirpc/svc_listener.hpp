@@ -81,6 +81,7 @@ class SvcListener final : public sunrpc::Service {
         SvcListener* listener = nullptr;
     };
     enum class Opened : std::uint8_t { yes, no_fd, refused };
+    enum class Polled : std::uint8_t { came, quiet, busy };
 
     explicit SvcListener(const Options& options) noexcept;
     Result<void> start(const SockAddr& address);
@@ -99,7 +100,7 @@ class SvcListener final : public sunrpc::Service {
     bool take(SvcConnection& connection) noexcept;
     xprt_stat serve_others(Hold& hold, SvcConnection& own) noexcept;
     xprt_stat let_go(SvcConnection& connection) noexcept;
-    bool poll_for_requests(Hold& hold, SvcConnection& own) noexcept;
+    Polled poll_for_requests(Hold& hold, SvcConnection& own) noexcept;
     void serve(Hold& hold, SvcConnection& connection) noexcept;
     void close_libtirpc_half(SvcConnection& connection) noexcept;
     void close_transport(SvcConnection& connection) noexcept;

@@ -15,8 +15,9 @@ constexpr std::uint32_t kVainSpins = 8;
 constexpr std::uint64_t kPollMaxNs = kNsPerMs;
 // A request that comes so soon after polling had ended shows that it ended too early.
 constexpr std::uint64_t kNearMissNs = 4 * kSpinNs;
-// Requests after which libtirpc polls its other fds.
+// Requests, and time without any, after which libtirpc polls its other fds.
 constexpr std::uint32_t kBurst = 64;
+constexpr std::uint64_t kPollNs = kNsPerMs;
 
 // Of this thread: whether it serves one connection from inside the xp_stat of another.
 thread_local bool nested_here = false;
@@ -100,14 +101,17 @@ xprt_stat SvcListener::let_go(SvcConnection& connection) noexcept {
 // One connection after the other, `own` among them, as long as there are requests. svc_exit ends
 // it: there is nothing to poll then.
 xprt_stat SvcListener::serve_others(Hold& hold, SvcConnection& own) noexcept {
-    bool idle = false;
-    while (!own.destroyed && svc_pollfd != nullptr && burst_++ < kBurst) {
+    bool idle = false, again = false;
+    while (!own.destroyed && svc_pollfd != nullptr && !again) {
+        again = burst_++ >= kBurst;
         shared_.looking = true;
         open_waiting();
         shared_.looking = false;
         if (own.wants_attention() && !own.in_ready()) ready_.push_back(own);
         if (ready_.empty()) {
-            idle = !poll_for_requests(hold, own);
+            const Polled polled = poll_for_requests(hold, own);
+            idle = polled == Polled::quiet;
+            again = again || polled == Polled::busy;
             if (idle) break;
             continue;
         }
@@ -120,7 +124,7 @@ xprt_stat SvcListener::serve_others(Hold& hold, SvcConnection& own) noexcept {
         }
         serve(hold, next);
     }
-    const bool again = std::exchange(burst_, 0) > kBurst;
+    burst_ = 0;
     if (own.in_ready()) ready_.erase(own);
     const xprt_stat status = let_go(own);
     kick_ready();
@@ -134,28 +138,32 @@ xprt_stat SvcListener::serve_others(Hold& hold, SvcConnection& own) noexcept {
     return status;
 }
 
-bool SvcListener::poll_for_requests(Hold& hold, SvcConnection& own) noexcept {
+// As long as the device has something to do, be it that data of a call is moved.
+SvcListener::Polled SvcListener::poll_for_requests(Hold& hold, SvcConnection& own) noexcept {
     const Loop& loop = shared_.driver->loop();
     if (spin_ns_ == 0) spin_ns_ = kSpinNs;
+    const std::uint64_t began = loop.now_ns();
     polling_ = &own;
     shared_.looking = true;
     const bool came =
         hold->poll_for([](void* self) { return static_cast<SvcListener*>(self)->has_attention(); },
-                       this, loop.now_ns() + kPollMaxNs, spin_ns_);
+                       this, began + kPollNs, spin_ns_);
     shared_.looking = false;
     polling_ = nullptr;
     if (came) {
         ++counts_.polled;
         spins_in_vain_ = 0;
         spin_ns_ = std::min(spin_ns_ * 2, kSpinNs);
-        return true;
+        return Polled::came;
     }
-    left_ns_ = loop.now_ns();
+    const std::uint64_t now = loop.now_ns();
+    if (now - began >= kPollNs) return Polled::busy;
+    left_ns_ = now;
     if (++spins_in_vain_ >= kVainSpins) {
         spins_in_vain_ = 0;
         spin_ns_ = std::max(spin_ns_ / 2, kSpinLeastNs);
     }
-    return false;
+    return Polled::quiet;
 }
 
 // By libtirpc, as if it had polled. The loop is not held meanwhile.
