@@ -152,9 +152,10 @@ EchoClient::~EchoClient() {
 bool EchoClient::call(std::uint32_t bytes, bool all) {
     auto* const client = static_cast<CLIENT*>(client_);
     const timeval timeout{10, 0};
-    if (bytes == 0)
+    if (bytes == 0) {
         return clnt_call(client, kNull, kXdrVoid, nullptr, kXdrVoid, nullptr, timeout) ==
                RPC_SUCCESS;
+    }
     Blob args{bytes, data_.data()}, results{};
     void* const lent = zero_copy_ ? clnt_rdma_alloc(client, bytes) : nullptr;
     if (lent != nullptr) {

@@ -60,6 +60,7 @@ class Side {
 
 std::vector<std::string> tirpc_row_names() {
     std::vector<std::string> names;
+    names.reserve(kRows.size());
     for (const Row& row : kRows)
         names.emplace_back(row.name);
     return names;
