@@ -10,12 +10,10 @@ namespace {
 // polled for a fifth of it. Less, the more often that was in vain.
 constexpr std::uint64_t kSpinNs = 50 * kNsPerUs, kSpinLeastNs = 3 * kNsPerUs;
 constexpr std::uint32_t kVainSpins = 8;
-// While something happens, which may be a request whose arguments are fetched, it polls on, but
-// libtirpc's other fds are not left alone for longer.
-constexpr std::uint64_t kPollMaxNs = kNsPerMs;
 // A request that comes so soon after polling had ended shows that it ended too early.
 constexpr std::uint64_t kNearMissNs = 4 * kSpinNs;
-// Requests, and time without any, after which libtirpc polls its other fds.
+// Requests, and time without any, after which libtirpc polls its other fds, though something
+// happens still: it may be a request whose arguments are fetched.
 constexpr std::uint32_t kBurst = 64;
 constexpr std::uint64_t kPollNs = kNsPerMs;
 
