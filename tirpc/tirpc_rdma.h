@@ -220,16 +220,23 @@ struct rpcrdma_proc {
 };
 
 struct rpcrdma_ulb {
+    uint32_t size;      /* sizeof(struct rpcrdma_ulb) */
+    uint32_t proc_size; /* sizeof(struct rpcrdma_proc); by both the library knows the version */
     uint32_t prog, vers;
     uint32_t proc_count;
     const struct rpcrdma_proc* procs; /* in any order; those that are left out have no item */
 };
+#define RPCRDMA_ULB(prog, vers, proc_count, procs)                                             \
+    {                                                                                          \
+        sizeof(struct rpcrdma_ulb), sizeof(struct rpcrdma_proc), (prog), (vers), (proc_count), \
+            (procs)                                                                            \
+    }
 
 /*
  * The upper-layer binding of a program and version, of this process, for CLIENTs and listeners;
  * before the first call. Both ends need the same items (RFC 8166 s6). It is copied. 0, or EINVAL:
- * an offset, a bound or a number that makes no sense; EEXIST: there is another one for it already
- * (the built-in one of NFS version 3 gives way); ENOMEM.
+ * a size, an offset, a bound or a number that makes no sense; EEXIST: there is another one for it
+ * already (the built-in one of NFS version 3 gives way); ENOMEM.
  */
 int rpcrdma_ulb_register(const struct rpcrdma_ulb* ulb);
 

@@ -168,7 +168,10 @@ std::uint32_t reply_max(const rpcrdma_proc* proc, const void* args,
 }  // namespace nfsrdma::tirpc
 
 extern "C" int rpcrdma_ulb_register(const struct rpcrdma_ulb* ulb) {
-    if (ulb == nullptr || ulb->proc_count > nfsrdma::tirpc::kProcsMax) return EINVAL;
+    if (ulb == nullptr) return EINVAL;
+    // The first version of both; a later one takes the sizes of those before it as well.
+    if (ulb->size != sizeof(rpcrdma_ulb) || ulb->proc_size != sizeof(rpcrdma_proc)) return EINVAL;
+    if (ulb->proc_count > nfsrdma::tirpc::kProcsMax) return EINVAL;
     if (ulb->proc_count != 0 && ulb->procs == nullptr) return EINVAL;
     try {
         return nfsrdma::tirpc::add(*ulb);

@@ -29,8 +29,8 @@ static const struct rpcrdma_proc depot_procs[] = {
      .res_max = as_much_again,
      .reply_max = small_reply},
 };
-static const struct rpcrdma_ulb depot_table = {
-    DEPOT, DEPOT_V1, sizeof depot_procs / sizeof depot_procs[0], depot_procs};
+static const struct rpcrdma_ulb depot_table =
+    RPCRDMA_ULB(DEPOT, DEPOT_V1, sizeof depot_procs / sizeof depot_procs[0], depot_procs);
 
 int depot_parse(int argc, char** argv, struct depot_options* options, const char* usage) {
     int letter;

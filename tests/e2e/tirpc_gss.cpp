@@ -82,7 +82,7 @@ void register_table() {
          [](const void* args) -> std::uint32_t { return static_cast<const blob*>(args)->blob_len; },
          [](const void*) -> std::uint32_t { return 64; }},
     }};
-    const rpcrdma_ulb ulb{TESTPROG, TESTVERS, procs.size(), procs.data()};
+    const rpcrdma_ulb ulb RPCRDMA_ULB(TESTPROG, TESTVERS, procs.size(), procs.data());
     if (rpcrdma_ulb_register(&ulb) != 0) die("the table is refused");
 }
 

@@ -68,7 +68,7 @@ inline void register_table() {
         {T_SLEEPMS, RPCRDMA_NO_DDP, RPCRDMA_NO_DDP, nullptr, small_reply},
         {T_ECHO, RPCRDMA_DDP(blob, blob_val), RPCRDMA_DDP(blob, blob_val), echo_max, small_reply},
     }};
-    const rpcrdma_ulb ulb = {kProg, kVers, procs.size(), procs.data()};
+    const rpcrdma_ulb ulb RPCRDMA_ULB(kProg, kVers, procs.size(), procs.data());
     ASSERT_EQ(rpcrdma_ulb_register(&ulb), 0);
 }
 

@@ -270,8 +270,7 @@ inline void register_table() {
           nullptr,
           nullptr},
          {T_ECHO, RPCRDMA_DDP(blob, blob_val), RPCRDMA_DDP(blob, blob_val), nullptr, nullptr}}};
-    const rpcrdma_ulb ulb{TESTPROG, TESTVERS, static_cast<std::uint32_t>(procs.size()),
-                          procs.data()};
+    const rpcrdma_ulb ulb RPCRDMA_ULB(TESTPROG, TESTVERS, procs.size(), procs.data());
     EXPECT_EQ(rpcrdma_ulb_register(&ulb), 0);
 }
 

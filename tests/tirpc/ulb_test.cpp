@@ -51,7 +51,7 @@ TEST(Ulb, IsFoundByProgramVersionAndProcedure) {
                                          proc_of(5, kName, kNone)};
     procs[1].res_max = count_of;
     procs[1].reply_max = twice_count_of;
-    const rpcrdma_ulb ulb{0x20001001, 1, 3, procs.data()};
+    const rpcrdma_ulb ulb RPCRDMA_ULB(0x20001001, 1, 3, procs.data());
     ASSERT_EQ(rpcrdma_ulb_register(&ulb), 0);
     procs = {};  // it was copied
 
@@ -103,7 +103,7 @@ TEST(Ulb, ResultsHaveNoLowerBound) {
     rpcrdma_ddp item = kData;
     item.min = 4096;
     const std::array<rpcrdma_proc, 1> procs = {proc_of(1, item, item)};
-    const rpcrdma_ulb ulb{0x20001008, 1, 1, procs.data()};
+    const rpcrdma_ulb ulb RPCRDMA_ULB(0x20001008, 1, 1, procs.data());
     ASSERT_EQ(rpcrdma_ulb_register(&ulb), 0);
     const rpcrdma_proc* const proc = find_binding(0x20001008, 1)->proc(1);
     EXPECT_EQ(ddp_item(proc->arg).min, 4096u);
@@ -112,7 +112,7 @@ TEST(Ulb, ResultsHaveNoLowerBound) {
 
 TEST(Ulb, WhatMakesNoSenseIsRefused) {
     EXPECT_EQ(rpcrdma_ulb_register(nullptr), EINVAL);
-    rpcrdma_ulb ulb{0x20001003, 1, 1, nullptr};
+    rpcrdma_ulb ulb RPCRDMA_ULB(0x20001003, 1, 1, nullptr);
     EXPECT_EQ(rpcrdma_ulb_register(&ulb), EINVAL);
     const auto refused = [&ulb](const rpcrdma_ddp& item) {
         for (const rpcrdma_proc& proc : {proc_of(1, item, kNone), proc_of(1, kNone, item)}) {
@@ -134,16 +134,34 @@ TEST(Ulb, WhatMakesNoSenseIsRefused) {
     EXPECT_EQ(find_binding(0x20001003, 1), nullptr);
 }
 
+// Neither struct can grow unless the sizes of now are the only ones of now.
+TEST(Ulb, OtherSizesAreRefused) {
+    const rpcrdma_proc proc = proc_of(1, kData, kNone);
+    const rpcrdma_ulb good RPCRDMA_ULB(0x20001009, 1, 1, &proc);
+    for (const std::uint32_t size : {0u, good.size - 4, good.size + 4, ~0u}) {
+        rpcrdma_ulb bad = good;
+        bad.size = size;
+        EXPECT_EQ(rpcrdma_ulb_register(&bad), EINVAL) << size;
+    }
+    for (const std::uint32_t size : {0u, good.proc_size - 8, good.proc_size + 8, ~0u}) {
+        rpcrdma_ulb bad = good;
+        bad.proc_size = size;
+        EXPECT_EQ(rpcrdma_ulb_register(&bad), EINVAL) << size;
+    }
+    EXPECT_EQ(find_binding(0x20001009, 1), nullptr);
+    EXPECT_EQ(rpcrdma_ulb_register(&good), 0);
+}
+
 TEST(Ulb, OnlyTheSameMayComeAgain) {
     rpcrdma_proc proc = proc_of(1, kData, kNone);
-    const rpcrdma_ulb ulb{0x20001004, 1, 1, &proc};
+    const rpcrdma_ulb ulb RPCRDMA_ULB(0x20001004, 1, 1, &proc);
     EXPECT_EQ(rpcrdma_ulb_register(&ulb), 0);
     const Binding* const binding = find_binding(0x20001004, 1);
     EXPECT_EQ(rpcrdma_ulb_register(&ulb), 0);
     EXPECT_EQ(find_binding(0x20001004, 1), binding);
     proc.arg = kName;
     EXPECT_EQ(rpcrdma_ulb_register(&ulb), EEXIST);
-    const rpcrdma_ulb none{0x20001004, 1, 0, nullptr};
+    const rpcrdma_ulb none RPCRDMA_ULB(0x20001004, 1, 0, nullptr);
     EXPECT_EQ(rpcrdma_ulb_register(&none), EEXIST);
     EXPECT_EQ(find_binding(0x20001004, 1), binding);
 }
@@ -186,7 +204,7 @@ TEST(Ulb, IsFoundWhileOthersAreRegistered) {
         writers[w] = std::thread([&wrong, w] {
             const rpcrdma_proc proc = proc_of(1, kData, kNone);
             for (std::uint32_t i = 0; i < kEach; ++i) {
-                const rpcrdma_ulb ulb{kFirst + 2 * i + w, 1, 1, &proc};
+                const rpcrdma_ulb ulb RPCRDMA_ULB(kFirst + 2 * i + w, 1, 1, &proc);
                 if (rpcrdma_ulb_register(&ulb) != 0) ++wrong;
             }
         });

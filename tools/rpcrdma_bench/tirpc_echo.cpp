@@ -47,7 +47,7 @@ std::uint32_t rest_max(const void* /*args*/) {
 bool register_table() {
     static const std::array<rpcrdma_proc, 1> procs = {
         {{kEcho, RPCRDMA_DDP(Blob, value), RPCRDMA_DDP(Blob, value), item_max, rest_max}}};
-    const rpcrdma_ulb ulb{kProgram, kVersion, procs.size(), procs.data()};
+    const rpcrdma_ulb ulb RPCRDMA_ULB(kProgram, kVersion, procs.size(), procs.data());
     const int failed = rpcrdma_ulb_register(&ulb);
     return failed == 0 || failed == EEXIST;
 }
