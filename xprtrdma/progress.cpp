@@ -142,6 +142,7 @@ Req* TransportImpl::match(const DecodedReply& reply) noexcept {
 void TransportImpl::on_matched(Req& req, Rep& rep, const DecodedReply& reply) noexcept {
     NR_ASSERT(!req.outcome && req.holds_credit);
     ++counters_.replies;
+    if (req.abandoned) ++counters_.late_replies;
     trace(req.xid, rep.wc.with_invalidate ? "reply with invalidate" : "reply");
     answered_ = true;
     credits_.on_grant(reply.credits);

@@ -1,6 +1,7 @@
 #include "xprtrdma/transport.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <sys/random.h>
 
 #include "base/assert.hpp"
@@ -368,7 +369,8 @@ Result<void> TransportImpl::send(sunrpc::Rqst& rqst) noexcept {
     if (!connected() && !recovering()) return not_connected();
     NR_TRY(check_call(req));
     NR_TRY_ASSIGN(req.plan, plan_transfer(sizes_of(req), plan_limits()));
-    if (!xids_.insert(req.xid, req)) return Error{Errc::invalid_argument, 0, "the XID is in use"};
+    if (!xids_.insert(req.xid, req))
+        return Error{Errc::invalid_argument, EEXIST, "the XID is in use"};
     if (!req.call.payload.empty())
         PayloadPool::pin(*(req.pins[0] = payloads_->find(req.call.payload)));
     if (!req.result_room.empty())

@@ -84,6 +84,7 @@ struct TransportCounters {
     std::uint64_t local_invalidations = 0, remote_invalidations = 0, bad_invalidations = 0;
     std::uint64_t payload_copied_bytes = 0;  // fix-up copies of inline payload
     std::uint64_t abandoned = 0, disconnects = 0, reply_timeouts = 0;
+    std::uint64_t late_replies = 0;  // to calls that had been abandoned
     std::uint64_t keys_bound = 0, doorbells = 0, in_flight_max = 0;
     std::uint64_t backward_calls = 0, backward_overruns = 0;
     std::uint64_t reconnects = 0, reconnect_tries = 0;  // that worked, and all
@@ -118,6 +119,11 @@ class Transport : public sunrpc::Xprt {
     virtual const pools::IoCounters& io_counters() const noexcept = 0;
     virtual rpcrdma::InlineLimits inline_limits() const noexcept = 0;
     virtual std::uint32_t credits_granted() const noexcept = 0;
+    // Whether every credit is held by a call that was abandoned, or of which `nobody_waits` says
+    // so: then no call goes out until one of them is answered, or the connection ends.
+    virtual bool all_given_up(bool (*nobody_waits)(const sunrpc::Rqst& rqst) noexcept) noexcept = 0;
+    // Ends the connection as one that broke: recovers, or fails what is pending, with `why`.
+    virtual void end_connection(const char* why) noexcept = 0;
     virtual const SockAddr& server() const noexcept = 0;
     // Why the last connection ended, or the last attempt failed.
     virtual const Error& why_down() const noexcept = 0;

@@ -82,6 +82,8 @@ class TransportImpl final : public Transport {
         return endpoint_->inline_limits();
     }
     std::uint32_t credits_granted() const noexcept override { return credits_.granted(); }
+    bool all_given_up(bool (*nobody_waits)(const sunrpc::Rqst& rqst) noexcept) noexcept override;
+    void end_connection(const char* why) noexcept override;
     const SockAddr& server() const noexcept override { return server_; }
     const Error& why_down() const noexcept override { return why_down_; }
     bool recovering() const noexcept override {

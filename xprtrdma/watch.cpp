@@ -75,6 +75,20 @@ std::uint64_t TransportImpl::look_at_replies(std::uint64_t now, std::uint64_t ol
     return UINT64_MAX;
 }
 
+bool TransportImpl::all_given_up(bool (*nobody_waits)(const sunrpc::Rqst& rqst) noexcept) noexcept {
+    if (!connected() || credits_.in_flight() < credits_.granted()) return false;
+    for (const Req& req : active_) {
+        if (req.holds_credit && !req.abandoned && !nobody_waits(req)) return false;
+    }
+    return true;
+}
+
+void TransportImpl::end_connection(const char* why) noexcept {
+    if (!connected()) return;
+    ++counters_.reply_timeouts;
+    endpoint_->disconnect({Errc::reconnect, 0, why});
+}
+
 std::uint64_t TransportImpl::look_at_silence(std::uint64_t now, std::uint64_t oldest) noexcept {
     if (options_.ping.after_ns == 0) return UINT64_MAX;
     const std::uint64_t quiet_since = std::max(heard_ns_, oldest);
