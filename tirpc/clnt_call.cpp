@@ -39,6 +39,8 @@ constexpr std::uint32_t kReplyHeaderMax = 6 * kWord + MAX_AUTH_BYTES + 2 * kWord
 // What wrapping adds to arguments or results: lengths, sequence number, checksum or token.
 constexpr std::uint32_t kGssOverhead = 1024;
 constexpr Error kDoNotEncode{Errc::invalid_argument, 0, "the arguments do not encode"};
+constexpr Error kNoWholeWords{Errc::invalid_argument, 0,
+                              "the arguments do not encode to whole XDR units of 4 bytes"};
 constexpr std::uint32_t kTransportHeader = 28;  // the least (RFC 8166 s4.1)
 
 // As xdr_void, which has another type.
@@ -242,6 +244,8 @@ bool ClntCall::encode_once() noexcept {
     if (stream.failed()) return false;
     rqst.xid = request_.xid;
     rqst.call = stream.message();
+    if (rqst.call.head.size() % kWord != 0 || rqst.call.tail.size() % kWord != 0)
+        return fail(RPC_CANTENCODEARGS, kNoWholeWords);
     rqst.ddp_allowed = credential_.data_kept;
     return true;
 }
@@ -331,8 +335,7 @@ bool ClntCall::send(CallNext& next) noexcept {
         const bool late = why.code == Errc::timed_out;
         return fail(late ? RPC_TIMEDOUT : RPC_CANTRECV, why);
     }
-    // All else that the transport checks is right: its XID is in use.
-    if (why.code == Errc::invalid_argument) next = CallNext::other_xid;
+    if (why.code == Errc::invalid_argument && why.sys == EEXIST) next = CallNext::other_xid;
     return fail_before_send(why);
 }
 

@@ -142,15 +142,12 @@ void* clnt_rdma_alloc(CLIENT* clnt, uint32_t bytes) {
         tirpc::set_error_text("clnt_rdma_alloc: this CLIENT is none of RDMA");
         return nullptr;
     }
-    auto memory = self->link().alloc(bytes);
-    if (memory) return memory->data();
-    tirpc::set_error_text("clnt_rdma_alloc", memory.error());
-    return nullptr;
+    return self->alloc(bytes);
 }
 
 void clnt_rdma_free(CLIENT* clnt, void* memory) {
     tirpc::ClntRdma* const self = tirpc::ClntRdma::of(clnt);
-    if (self != nullptr && memory != nullptr) static_cast<void>(self->link().free(memory));
+    if (self != nullptr && memory != nullptr) self->free(memory);
 }
 
 }  // extern "C"

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kForever = UINT64_MAX;
 // A connection that is told to end by the end of its program's patience has some left.
 constexpr std::uint64_t kConnectGraceNs = 2 * kNsPerSec;
+constexpr std::uint64_t kAllocPatienceNs = 25 * kNsPerSec;  // a call's, by default
 // Slots of the transport, and its payloads, two for each: a flight holds one of them at least.
 std::uint32_t flights_for(std::uint32_t credits) noexcept {
     return 4 * (credits + div_ceil(credits, 8u) + 1);
@@ -50,11 +51,15 @@ ClntLink::DrainTask::DrainTask() noexcept
           home.drain();
       }) {}
 
+ClntLink::StallTimer::StallTimer() noexcept
+    : Timer([](Timer& timer) noexcept { static_cast<StallTimer&>(timer).link->on_stall_timer(); }) {
+}
+
 ClntLink::ClntLink(const Options& options)
     : options_(options),
       flight_count_(flights_for(options.credits)),
       flights_(std::make_unique<Flight[]>(flight_count_)) {
-    waiter_.link = drain_task_.link = this;
+    waiter_.link = drain_task_.link = stall_timer_.link = this;
     waiter_.wake = on_slot;
     for (std::uint32_t i = 0; i < flight_count_; ++i) {
         flights_[i].link = this;
@@ -121,6 +126,7 @@ ClntLink::~ClntLink() {
 void ClntLink::disconnect() noexcept {
     Hold hold(*driver_);
     drain();
+    driver_->loop().disarm(stall_timer_);
     // What the program did not give back: zero-copy results, memory of alloc.
     allocated_.clear();
     lent_.clear();
@@ -159,12 +165,18 @@ void ClntLink::drain() noexcept {
     Flight* next = back_.exchange(nullptr);
     while (next != nullptr)
         to_free(*std::exchange(next, next->next_back));
+    serve_all();
 }
 
 void ClntLink::to_free(Flight& flight) noexcept {
     if (flight.rqst != nullptr) xprt_->put_rqst(*std::exchange(flight.rqst, nullptr));
     flight.args.reset();
-    if (flight.lent_to != nullptr) return lent_.push_back(flight);
+    if (std::exchange(flight.reserved, false)) {
+        NR_ASSERT(one_way_ != 0);
+        --one_way_;
+    }
+    flight.kept = flight.lent_to != nullptr;
+    if (flight.kept) return lent_.push_back(flight);
     flight.results.reset();
     flight.one_way = false;
     free_.push_front(flight);
@@ -178,28 +190,46 @@ std::uint32_t ClntLink::one_way_limit() const noexcept {
 }
 
 Result<void> ClntLink::attempt_slot(Want& want) noexcept {
-    if (want.one_way && one_way_ >= one_way_limit())
+    const bool reserves = want.one_way && !want.reserved;
+    if (reserves && one_way_ >= one_way_limit())
         return Error{Errc::again, 0, "every credit but one is taken by one-way calls"};
     NR_TRY_ASSIGN(sunrpc::Rqst* const rqst, xprt_->get_rqst(want.call_max));
     Flight& flight = flight_of(want);
     NR_ASSERT(flight.rqst == nullptr);
     flight.rqst = rqst;
     flight.done = flight.one_way = false;
+    flight.reserved = want.one_way;
+    if (reserves) ++one_way_;
     return {};
 }
 
+// What was got of two is kept until the other is there: giving it back would wake whoever waits,
+// which is this very want.
 Result<void> ClntLink::attempt_payloads(Want& want) noexcept {
-    sunrpc::Payload args, results;
-    if (want.args_bytes != 0) {
-        NR_TRY_ASSIGN(args, xprt_->get_payload(want.args_bytes));
+    if (want.alloc && allocs_ended_) return Error{Errc::closed, 0, "the CLIENT is being destroyed"};
+    if (want.args_bytes != 0 && !want.args) {
+        auto got = xprt_->get_payload(want.args_bytes);
+        if (!got && got.error().code == Errc::again && want.alloc && !calls_hold_payloads())
+            return Error{Errc::too_big, ENOMEM, "the program has all that there is"};
+        if (!got) return got.error();
+        want.args = *std::move(got);
     }
-    if (want.results_bytes != 0) {
-        NR_TRY_ASSIGN(results, xprt_->get_payload(want.results_bytes));
+    if (want.results_bytes != 0 && !want.results) {
+        NR_TRY_ASSIGN(want.results, xprt_->get_payload(want.results_bytes));
     }
     Flight& flight = flight_of(want);
-    flight.args = std::move(args);
-    flight.results = std::move(results);
+    flight.args = std::move(want.args);
+    flight.results = std::move(want.results);
     return {};
+}
+
+// Those who will give them back, sooner or later.
+bool ClntLink::calls_hold_payloads() const noexcept {
+    for (std::uint32_t i = 0; i < flight_count_; ++i) {
+        const Flight& flight = flights_[i];
+        if (!flight.kept && (flight.args || flight.results)) return true;
+    }
+    return false;
 }
 
 Flight& ClntLink::flight_of(Want& want) noexcept {
@@ -220,7 +250,7 @@ Result<void> ClntLink::attempt(Want& want) noexcept {
 
 List<Want, Want>& ClntLink::queue_of(const Want& want) noexcept {
     if (want.call_max == 0) return payload_wants_;
-    return want.one_way ? one_way_wants_ : slot_wants_;
+    return want.one_way && !want.reserved ? one_way_wants_ : slot_wants_;
 }
 
 // First come, first served.
@@ -238,6 +268,9 @@ Result<void> ClntLink::obtain(Hold& hold, Want& want, std::uint64_t deadline_ns)
     waiting_.fetch_sub(1);
     if (want.ready) return want.outcome;
     queue.erase(want);
+    want.args.reset();
+    want.results.reset();
+    serve(queue);  // the next one may want less
     return Error{Errc::timed_out, 0, "no slot or memory of the connection came free"};
 }
 
@@ -277,11 +310,17 @@ Result<Flight*> ClntLink::change_slot(Flight& flight, std::uint32_t call_max,
                                       std::uint64_t deadline_ns) noexcept {
     Hold hold(*driver_);
     drain();
-    to_free(flight);
     Want want;
     want.call_max = call_max;
-    NR_TRY(obtain(hold, want, deadline_ns));
-    return want.flight;
+    want.one_way = want.reserved = std::exchange(flight.reserved, false);
+    to_free(flight);
+    const Result<void> got = obtain(hold, want, deadline_ns);
+    if (got) return want.flight;
+    if (want.reserved) {
+        --one_way_;
+        serve(one_way_wants_);
+    }
+    return got.error();
 }
 
 Result<void> ClntLink::provide(Flight& flight, std::uint32_t args_bytes,
@@ -304,16 +343,12 @@ bool ClntLink::allows_one_way() noexcept {
 
 void ClntLink::on_complete(sunrpc::Rqst& rqst, Result<void> result) noexcept {
     Flight& flight = *static_cast<Flight*>(rqst.user);
-    ClntLink& link = *flight.link;
-    if (result || result.error().code == Errc::bad_message) ++link.delivered_;
     flight.outcome = result;
     flight.done = true;
-    if (flight.one_way) link.on_one_way_done(flight);
+    if (flight.one_way) flight.link->on_one_way_done(flight);
 }
 
 void ClntLink::on_one_way_done(Flight& flight) noexcept {
-    NR_ASSERT(one_way_ != 0);
-    --one_way_;
     to_free(flight);
     serve(one_way_wants_);
 }
@@ -332,6 +367,7 @@ Result<void> ClntLink::fly(Flight& flight, std::uint64_t deadline_ns, bool& sent
     if (flight.done) return flight.outcome;
     // Its memory and keys stay the transport's until the reply, or the end of the connection.
     xprt_->put_rqst(*std::exchange(flight.rqst, nullptr));
+    watch_for_stall();
     return Error{Errc::timed_out, 0, "wait for the reply"};
 }
 
@@ -347,9 +383,32 @@ Result<void> ClntLink::fly_one_way(Flight& flight) noexcept {
         flight.one_way = false;
         return sent;
     }
-    ++one_way_;
     static_cast<void>(driver_->loop().run_once(0));  // nobody else may, for a while
+    watch_for_stall();
     return {};
+}
+
+// ---- the server that drops calls
+
+// Calls that nobody waits for have all the credits: no other goes out.
+bool ClntLink::is_stalled() noexcept {
+    return xprt_->all_given_up([](const sunrpc::Rqst& rqst) noexcept {
+        return static_cast<const Flight*>(rqst.user)->one_way;
+    });
+}
+
+// Asked whenever a call was given up; the timer runs while it holds.
+void ClntLink::watch_for_stall() noexcept {
+    if (stall_timer_.armed() || !is_stalled()) return;
+    Loop& loop = driver_->loop();
+    stall_replies_ = xprt_->counters().replies;
+    loop.arm(stall_timer_, loop.now_ns() + options_.stall_ns);
+}
+
+void ClntLink::on_stall_timer() noexcept {
+    if (xprt_->counters().replies != stall_replies_) return watch_for_stall();
+    if (is_stalled())
+        xprt_->end_connection("every credit is of a call that the server did not answer");
 }
 
 // ---- memory of the connection for the program
@@ -361,10 +420,19 @@ Result<std::span<std::byte>> ClntLink::alloc(std::uint32_t bytes) noexcept {
         return Error{Errc::too_big, 0, "0 bytes, or more than max_payload"};
     Want want;
     want.args_bytes = bytes;
-    NR_TRY(obtain(hold, want, kForever));
+    want.alloc = true;
+    NR_TRY(obtain(hold, want, now_ns() + kAllocPatienceNs));
+    want.flight->kept = true;
     allocated_.push_back(*want.flight);
     allocated_count_.fetch_add(1, std::memory_order_relaxed);
     return want.flight->args.memory();
+}
+
+void ClntLink::end_allocs() noexcept {
+    const Hold hold(*driver_);
+    drain();
+    allocs_ended_ = true;
+    serve(payload_wants_);
 }
 
 bool ClntLink::free(const void* memory) noexcept {
@@ -412,13 +480,17 @@ void ClntLink::take_back(xdrproc_t routine, void* object) noexcept {
     }
 }
 
+std::uint64_t ClntLink::tasks_run() noexcept {
+    const Hold hold(*driver_);
+    return driver_->loop().counters().tasks_run;
+}
+
 xprtrdma::TransportCounters ClntLink::counters(std::uint64_t& late,
                                                std::uint32_t& connections) noexcept {
     const Hold hold(*driver_);
     drain();
     const xprtrdma::TransportCounters& counters = xprt_->counters();
-    const std::uint64_t expected = delivered_ + counters.err_chunk_retries;
-    late = counters.replies > expected ? counters.replies - expected : 0;
+    late = counters.late_replies;
     connections = xprt_->connected() ? 1 : 0;
     return counters;
 }

@@ -29,7 +29,9 @@ struct Flight : ListHook<Flight> {
     sunrpc::Payload args, results;  // for the items that go by RDMA
     bool done = false;
     Result<void> outcome;
-    bool one_way = false;  // on the wire, and nobody waits for it
+    bool one_way = false;   // on the wire, and nobody waits for it
+    bool reserved = false;  // counted among the one-way calls
+    bool kept = false;      // its payload is the program's: of alloc(), or lent
     // Given back, but its results stay with the program: lent to the object that this routine
     // decoded, whose pointer at this offset leads there.
     xdrproc_t lent_to = nullptr;
@@ -43,8 +45,11 @@ struct Want : ListHook<Want> {
     Flight* flight = nullptr;
     std::uint32_t call_max = 0;                       // of a slot; 0: payloads are wanted
     std::uint32_t args_bytes = 0, results_bytes = 0;  // of payloads
+    sunrpc::Payload args, results;                    // of these, what it has got so far
     bool one_way = false;
-    bool ready = false;  // `outcome` is set, and what was wanted is the flight's
+    bool reserved = false;  // one_way: counted among them already
+    bool alloc = false;     // for the program, which may have all that there is
+    bool ready = false;     // `outcome` is set, and what was wanted is the flight's
     Result<void> outcome;
 };
 
@@ -57,8 +62,10 @@ struct Want : ListHook<Want> {
 // Ownership. (1) A Flight is in free_, or its caller's, or given back, or lent (its results belong
 // to the program until clnt_freeres), or one_way. (2) Its slot and payloads are the transport's
 // again only under a Hold. (3) Who waits for payloads has a slot and is served before those that
-// wait for slots, and takes both payloads or none: nobody holds what another needs while it waits.
-// (4) Who has no slot and no payload has no flight: there are as many as these can be.
+// wait for slots. Only the first of them holds one of its two payloads while it waits for the
+// other, which those have who wait for none. (4) One-way calls are counted from take() to
+// to_free(), over a change of the slot. (5) Who has no slot and no payload has no flight: there are
+// as many as these can be.
 //
 // Threads: any, but for create and the destructor.
 class ClntLink {
@@ -73,6 +80,8 @@ class ClntLink {
     ClntLink& operator=(const ClntLink&) = delete;
 
     std::uint64_t now_ns() const noexcept { return driver_->loop().now_ns(); }
+    // Of the loop: what it does for those that wait.
+    std::uint64_t tasks_run() noexcept;
     const sunrpc::XprtLimits& limits() const noexcept { return limits_; }
 
     // A slot with room for a call of `call_max` bytes. `one_way`: none that would be the last one.
@@ -97,8 +106,12 @@ class ClntLink {
     Result<void> fly_one_way(Flight& flight) noexcept;
     void give_back(Flight& flight) noexcept;
 
-    // Memory of the connection for a program. Errc::too_big, Errc::reconnect, Errc::closed.
+    // Memory of the connection for a program. Waits, for so long at most as a call does by default,
+    // while calls have what there is. Errc::too_big: there is none so large, or, with ENOMEM, all
+    // is the program's own, or of calls that were given up. Errc::timed_out, reconnect, closed.
     Result<std::span<std::byte>> alloc(std::uint32_t bytes) noexcept;
+    // Whoever waits in alloc() is told Errc::closed; so is whoever would.
+    void end_allocs() noexcept;
     bool free(const void* memory) noexcept;  // false: it is none of alloc
     // The program is done with `object`, which `routine` decoded: takes back what was lent to it,
     // and nulls its pointer.
@@ -114,6 +127,10 @@ class ClntLink {
     };
     struct DrainTask final : Task {
         DrainTask() noexcept;
+        ClntLink* link = nullptr;
+    };
+    struct StallTimer final : Timer {
+        StallTimer() noexcept;
         ClntLink* link = nullptr;
     };
 
@@ -134,6 +151,10 @@ class ClntLink {
     static void on_slot(sunrpc::SlotWaiter& waiter) noexcept;
     static void on_complete(sunrpc::Rqst& rqst, Result<void> result) noexcept;
     void on_one_way_done(Flight& flight) noexcept;
+    bool calls_hold_payloads() const noexcept;
+    bool is_stalled() noexcept;
+    void watch_for_stall() noexcept;
+    void on_stall_timer() noexcept;
 
     Options options_;
     sunrpc::XprtLimits limits_;
@@ -146,8 +167,10 @@ class ClntLink {
     List<Flight, Flight> free_, allocated_, lent_;
     List<Want, Want> payload_wants_, slot_wants_, one_way_wants_;
     Waiter waiter_;
-    std::uint32_t one_way_ = 0;    // on the wire
-    std::uint64_t delivered_ = 0;  // replies that somebody waited for, or that were one-way
+    std::uint32_t one_way_ = 0;  // taken and not free again
+    bool allocs_ended_ = false;
+    StallTimer stall_timer_;
+    std::uint64_t stall_replies_ = 0;  // that there were when it was armed
 
     std::atomic<Flight*> back_{nullptr};  // given back
     std::atomic<std::uint32_t> waiting_{0};

@@ -107,12 +107,7 @@ enum clnt_stat ClntRdma::call(CallRequest request, const timeval& timeout) noexc
         request.one_way = begun.one_way;
         request.may_refresh = refreshes > 0;
         request.deadline_ns = link_->now_ns() + begun.patience_ns;
-        if (begun.one_way && !ask_for_credits(request, request.deadline_ns)) {
-            error = {};
-            error.re_status = RPC_CANTSEND;
-            error.re_errno = EAGAIN;
-            break;
-        }
+        if (begun.one_way && !ask_for_credits(request, error)) break;
         ClntCall attempt(share_, request);
         next = attempt.run(error);
         if (next == CallNext::again) --refreshes;
@@ -142,14 +137,30 @@ enum clnt_stat ClntRdma::end(const rpc_err& error) noexcept {
     note_error(serial_, error);
     const std::lock_guard<std::mutex> lock(mutex_);
     error_ = error;
-    // Told while the mutex is held: it may be gone as soon as it is not.
-    if (--users_ == 0) unused_.notify_all();
+    leave();
     return error.re_status;
+}
+
+// The mutex is held: this may be gone as soon as it is not.
+void ClntRdma::leave() noexcept {
+    if (--users_ == 0) unused_.notify_all();
+}
+
+void* ClntRdma::alloc(std::uint32_t bytes) noexcept {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        ++users_;
+    }
+    auto memory = link_->alloc(bytes);
+    if (!memory) set_error_text("clnt_rdma_alloc", memory.error());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    leave();
+    return memory ? memory->data() : nullptr;
 }
 
 // One-way calls leave a credit for others, and a connection has only one until its first reply: so
 // the server is made to reply once, by a call of procedure 0, whatever it says to it.
-bool ClntRdma::ask_for_credits(const CallRequest& like, std::uint64_t deadline_ns) noexcept {
+bool ClntRdma::ask_for_credits(const CallRequest& like, rpc_err& error) noexcept {
     if (link_->allows_one_way()) return true;
     AUTH* const none = authnone_create();
     CallRequest request;
@@ -157,16 +168,21 @@ bool ClntRdma::ask_for_credits(const CallRequest& like, std::uint64_t deadline_n
     request.vers = like.vers;
     request.xdr_args = xdr_nothing;
     request.auth = none;
-    request.deadline_ns = deadline_ns;
+    request.deadline_ns = like.deadline_ns;
     request.may_refresh = false;
     request.xid = next_xid();
-    rpc_err ignored{};
+    error = {};
     {
         ClntCall call(share_, request);
-        static_cast<void>(call.run(ignored));
+        static_cast<void>(call.run(error));
     }
     AUTH_DESTROY(none);
     if (link_->allows_one_way()) return true;
+    // Without a connection it is of no use to try again.
+    if (error.re_status == RPC_CANTSEND || error.re_status == RPC_CANTRECV) return false;
+    error = {};
+    error.re_status = RPC_CANTSEND;
+    error.re_errno = EAGAIN;
     set_error_text("one-way calls need a connection with two credits");
     return false;
 }
@@ -355,6 +371,7 @@ ClntRdma* ClntRdma::of(CLIENT* clnt) noexcept {
 
 void ClntRdma::destroy(CLIENT* clnt) noexcept {
     const std::unique_ptr<ClntRdma> owned(&self(clnt));
+    owned->link_->end_allocs();
     std::unique_lock<std::mutex> lock(owned->mutex_);
     while (owned->users_ != 0)
         owned->unused_.wait(lock);

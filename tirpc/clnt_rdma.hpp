@@ -31,7 +31,9 @@ class ClntRdma {
     bool control(unsigned request, void* info) noexcept;
     // Waits until the calls that other threads are in have returned, and ends it.
     static void destroy(CLIENT* clnt) noexcept;
-    ClntLink& link() noexcept { return *link_; }
+    // Memory of the connection, counted as a call. nullptr: rpcrdma_strerror says why.
+    void* alloc(std::uint32_t bytes) noexcept;
+    void free(const void* memory) noexcept { static_cast<void>(link_->free(memory)); }
 
   private:
     // What a call begins with, of settings that other threads may change meanwhile.
@@ -43,7 +45,8 @@ class ClntRdma {
     Begun begin(CallRequest& request, const timeval& timeout) noexcept;
     std::uint32_t next_xid() noexcept;
     enum clnt_stat end(const rpc_err& error) noexcept;
-    bool ask_for_credits(const CallRequest& like, std::uint64_t deadline_ns) noexcept;
+    bool ask_for_credits(const CallRequest& like, rpc_err& error) noexcept;
+    void leave() noexcept;
     bool control_time(unsigned request, void* info) noexcept;
     bool control_address(unsigned request, void* info) noexcept;
     bool control_number(unsigned request, void* info) noexcept;
@@ -59,7 +62,7 @@ class ClntRdma {
 
     std::mutex mutex_;  // guards all that follows
     std::condition_variable unused_;
-    std::uint32_t users_ = 0;  // calls in progress
+    std::uint32_t users_ = 0;  // calls in progress, and allocs
     std::uint32_t xid_ = 0;    // of the last call
     std::uint32_t prog_ = 0, vers_ = 0;
     timeval wait_{25, 0};

@@ -70,6 +70,9 @@ Result<void> set_sizes(Options& options, const rpcrdma_opts& in) noexcept {
     options.inline_size = align_down(options.inline_size, 1024u);
     NR_TRY(set(options.max_payload, in.max_payload, 1, kPayloadMax, "max_payload: at most 64 MiB"));
     NR_TRY(set(options.max_message, in.max_message, 1, kMessageMax, "max_message: at most 64 MiB"));
+    // Messages are whole XDR units: one that is as long as it may be is no longer with its padding.
+    options.max_payload = align_up(options.max_payload, 4u);
+    options.max_message = align_up(options.max_message, 4u);
     options.reply_max = options.max_message;
     NR_TRY(set(options.reply_max, in.reply_max, 1, options.max_message,
                "reply_max: at most max_message"));

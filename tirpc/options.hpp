@@ -36,6 +36,9 @@ struct Options {
     std::uint32_t max_message = 1u << 20;
     std::uint32_t reply_max = 1u << 20;  // at most max_message
     std::uint32_t connections_max = 1024;
+    // A client's connection ends when for so long no reply came, and calls that were given up have
+    // every credit.
+    std::uint64_t stall_ns = 60 * kNsPerSec;
     bool has(std::uint32_t flag) const noexcept { return (flags & flag) != 0; }
 };
 

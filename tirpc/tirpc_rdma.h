@@ -49,6 +49,7 @@ struct rpcrdma_opts {
     uint32_t connect_timeout_ms; /* 10,000 */
     uint32_t credits;            /* calls in flight on a connection; 16 */
     uint32_t inline_size;        /* bytes of an RDMA Send; 4096, at least 1024 */
+    /* Rounded up to a multiple of 4. */
     uint32_t max_payload; /* bytes of one item that is placed by RDMA; 1 MiB, at most 64 MiB */
     uint32_t max_message; /* bytes of a message without such an item; 1 MiB, at most 64 MiB */
     /* Bytes of the largest reply, without an item that is placed, of procedures of which no table
@@ -101,16 +102,22 @@ CLIENT* clnt_rdma_create(const char* host, rpcprog_t prog, rpcvers_t vers,
  * A CLIENT is as one of clnt_vc_create, but for this.
  *   Calls that time out keep their place on the connection until the server answers them after all,
  *   but neither the arguments nor the results of the program: those are its own again at once, and
- *   nothing of the program's own memory is ever shown to the server.
- *   One-way calls (a timeout of zero) go out at once, and each keeps a credit until the server
+ *   nothing of the program's own memory is ever shown to the server. A server that drops calls
+ *   without an answer takes a place with each: when calls that timed out, and one-way ones, have
+ *   all of them, and no reply came for about 60 seconds, the connection is ended, and is lost as
+ *   below.
+ *   One-way calls (a timeout of zero) wait for no answer, but each keeps a credit until the server
  *   answers it, which most servers do though nobody waits for it. They never take the last credit:
  *   when all but one are theirs, the next one waits for up to two seconds and then fails with
- *   RPC_CANTSEND and EAGAIN.
+ *   RPC_CANTSEND and EAGAIN. A connection has one credit only until its first reply: so a one-way
+ *   call that comes first on a connection, a new one of RPCRDMA_RECONNECT too, makes a call of
+ *   procedure 0 of its own and waits for the answer, for up to two seconds as well.
  *   A connection that is lost fails the calls under way with RPC_CANTRECV, and all later ones with
  *   RPC_CANTSEND (see RPCRDMA_RECONNECT).
  *   clnt_geterr, and so clnt_perror, tell a thread of its own last call.
  *   The fd of CLGET_FD has the addresses of both ends, and never anything to read.
- *   clnt_destroy waits for the calls of other threads to return.
+ *   clnt_destroy waits for the calls of other threads to return; a clnt_rdma_alloc that waits
+ *   returns NULL.
  */
 
 /* The same, to an address of AF_INET or AF_INET6 with its port. */
@@ -119,9 +126,11 @@ CLIENT* clnt_rdma_tli_create(const struct sockaddr* server, socklen_t length, rp
 
 /*
  * Memory of the connection, page-aligned, for an item of arguments that a table names: it goes to
- * the wire without a copy. At most max_payload bytes; waits while the connection has none to spare.
- * NULL when there can be none: too large, or the connection is gone. Give it back, any time after
- * the call has returned, before clnt_destroy.
+ * the wire without a copy. At most max_payload bytes. Waits while calls under way have what there
+ * is, for up to 25 seconds. NULL when there can be none: too large, the connection is gone, or all
+ * that there is belongs to the program already, by this function or as zero-copy results, or to
+ * calls that timed out; there are a few more pieces than credits, of max_payload bytes each. Give
+ * it back, any time after the call has returned, before clnt_destroy.
  */
 void* clnt_rdma_alloc(CLIENT* clnt, uint32_t bytes);
 void clnt_rdma_free(CLIENT* clnt, void* memory);

@@ -1,6 +1,7 @@
 // The operations of a CLIENT: clnt_control, timeouts, one-way calls, errors, its end.
 #include "tirpc/clnt_rdma.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -60,9 +61,12 @@ TEST_F(ClntRdma, ControlOfXids) {
 
 TEST_F(ClntRdma, AnXidThatIsUnderWayIsNotUsedTwice) {
     const Client client(server_.connect());
+    for (int i = 0; i < 3; ++i)  // until there are credits enough
+        EXPECT_EQ(client.null(), RPC_SUCCESS);
     std::uint32_t xid = 0x2000;
     EXPECT_TRUE(control(client, CLSET_XID, xid));
-    EXPECT_EQ(client.sleep(1000, {0, 50000}), RPC_TIMEDOUT);
+    server_.play({Trick::drop});
+    EXPECT_EQ(client.null({0, 50000}), RPC_TIMEDOUT);
     EXPECT_TRUE(control(client, CLSET_XID, xid));
     EXPECT_EQ(client.null(), RPC_SUCCESS);
     EXPECT_EQ(server_.last_xid.load(), 0x1fffu);
@@ -198,14 +202,23 @@ TEST_F(ClntRdma, LateRepliesAreDroppedAndCounted) {
 TEST_F(ClntRdma, MemoryOfATimedOutCallIsTheProgramsAtOnce) {
     const Client client(server_.connect());
     for (int i = 0; i < 40; ++i) {
-        std::vector<char> data(60000, 'x');
+        std::vector<char> data(60000, static_cast<char>('A' + i));
         wargs args{};
         args.data.data_val = data.data();
         args.data.data_len = static_cast<u_int>(data.size());
+        args.trailer = Server::sum_of(data.data(), args.data.data_len);
         wres res{};
-        static_cast<void>(client.call(T_WRITE, xdr_wargs, &args, xdr_wres, &res, {0, 1}));
+        const clnt_stat status =
+            client.call(T_WRITE, xdr_wargs, &args, xdr_wres, &res, {0, 300 * (i % 4) + 1});
+        std::fill(data.begin(), data.end(), '!');
+        EXPECT_TRUE(status == RPC_TIMEDOUT || status == RPC_SUCCESS) << status;
     }
     EXPECT_EQ(client.null(), RPC_SUCCESS);
+    ASSERT_TRUE(soon([&] { return client.stats().calls == client.stats().replies; }));
+    const std::vector<Server::Written> written = server_.written();
+    EXPECT_FALSE(written.empty());
+    for (const Server::Written& each : written)
+        EXPECT_EQ(each.sum, each.trailer);
 }
 
 TEST_F(ClntRdma, ManyTimedOutCallsGiveTheirCreditsBack) {
@@ -316,6 +329,126 @@ TEST_F(ClntRdma, AConnectionThatIsLostFailsCallsByErrno) {
     const std::string text = clnt_sperror(client.clnt, "x");
     EXPECT_NE(text.find("errno"), std::string::npos) << text;
     EXPECT_EQ(clnt_rdma_alloc(client.clnt, 100), nullptr);
+    // One-way calls, too, tell that it is of no use to try again.
+    EXPECT_EQ(client.null({0, 0}), RPC_CANTSEND);
+    EXPECT_EQ(client.error().re_errno, ENOTCONN);
+}
+
+TEST_F(ClntRdma, AOneWayCallThatComesFirstAfterALossSaysSo) {
+    const Client client(server_.connect());
+    server_.stop();
+    clnt_stat status = RPC_SUCCESS;
+    const bool told = soon([&] {
+        status = client.null({0, 0});
+        return client.error().re_errno != EAGAIN;
+    });
+    EXPECT_TRUE(told);
+    EXPECT_TRUE(status == RPC_CANTSEND || status == RPC_CANTRECV) << status;
+    EXPECT_EQ(client.null({0, 0}), RPC_CANTSEND);
+    EXPECT_EQ(client.error().re_errno, ENOTCONN);
+}
+
+TEST_F(ClntRdma, MemoryThatTheProgramHasAllOfIsTold) {
+    rpcrdma_opts opts = server_.opts();
+    opts.credits = 1;
+    const Client client(server_.connect(opts));
+    std::vector<void*> all;
+    for (;;) {
+        void* const memory = clnt_rdma_alloc(client.clnt, 1u << 20);
+        if (memory == nullptr) break;
+        all.push_back(memory);
+        ASSERT_LT(all.size(), 100u);
+    }
+    EXPECT_NE(std::string(rpcrdma_strerror()).find("all that there is"), std::string::npos)
+        << rpcrdma_strerror();
+    ASSERT_GE(all.size(), 2u);
+    // Calls that need none go on; the next one that does has what was given back.
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+    clnt_rdma_free(client.clnt, all.back());
+    all.back() = clnt_rdma_alloc(client.clnt, 1u << 20);
+    EXPECT_NE(all.back(), nullptr);
+    for (void* memory : all)
+        clnt_rdma_free(client.clnt, memory);
+}
+
+TEST_F(ClntRdma, DestroyEndsAnAllocThatWaits) {
+    rpcrdma_opts opts = server_.opts();
+    opts.credits = 1;
+    CLIENT* const clnt = server_.connect(opts);
+    AUTH* const auth = clnt->cl_auth;
+    std::vector<void*> all;
+    for (;;) {
+        void* const memory = clnt_rdma_alloc(clnt, 1u << 20);
+        if (memory == nullptr) break;
+        all.push_back(memory);
+    }
+    clnt_rdma_free(clnt, all.back());
+    server_.play({Trick::drop});
+    std::thread caller([&] {  // has the last one, and waits
+        std::vector<char> data(5000, 'x');
+        wargs args{};
+        args.data.data_val = data.data();
+        args.data.data_len = static_cast<u_int>(data.size());
+        wres res{};
+        EXPECT_EQ(CLNT_CALL(clnt, T_WRITE, routine(xdr_wargs), Client::as_caddr(&args),
+                            routine(xdr_wres), Client::as_caddr(&res), (timeval{3, 0})),
+                  RPC_TIMEDOUT);
+    });
+    ASSERT_TRUE(soon([&] { return server_.calls.load() == 1; }));
+    std::string why;
+    std::thread allocates([&] {
+        EXPECT_EQ(clnt_rdma_alloc(clnt, 1u << 20), nullptr);
+        why = rpcrdma_strerror();
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    CLNT_DESTROY(clnt);
+    caller.join();
+    allocates.join();
+    EXPECT_FALSE(why.empty());
+    AUTH_DESTROY(auth);
+}
+
+bool_t xdr_three_bytes(XDR* xdr, char* bytes) {
+    return XDR_PUTBYTES(xdr, bytes, 3);
+}
+
+// Written by hand, and without its pad bytes: told at once, as what it is, by one XID.
+TEST_F(ClntRdma, ArgumentsWithoutTheirPadBytesDoNotEncode) {
+    const Client client(server_.connect());
+    std::uint32_t before = 0, after = 0;
+    EXPECT_EQ(client.null(), RPC_SUCCESS);
+    EXPECT_TRUE(control(client, CLGET_XID, before));
+    char bytes[3] = {1, 2, 3};
+    EXPECT_EQ(CLNT_CALL(client.clnt, T_ADD, routine(xdr_three_bytes), bytes, void_routine(),
+                        nullptr, (timeval{20, 0})),
+              RPC_CANTENCODEARGS);
+    EXPECT_NE(std::string(rpcrdma_strerror()).find("XDR units"), std::string::npos)
+        << rpcrdma_strerror();
+    EXPECT_TRUE(control(client, CLGET_XID, after));
+    EXPECT_EQ(before - 1, after);
+}
+
+TEST_F(ClntRdma, SizesThatAreNoWholeWordsWork) {
+    rpcrdma_opts opts = server_.opts();
+    opts.max_payload = 1'000'001;
+    opts.max_message = 100'001;
+    const Client client(server_.connect(opts));
+    for (const std::uint32_t bytes : {99'000u, 100'000u}) {
+        std::vector<char> data(bytes, 'q');
+        for (const rpcproc_t proc : {rpcproc_t{T_ECHO}, rpcproc_t{T_LONG}}) {
+            blob args{bytes, data.data()}, res{};
+            ASSERT_EQ(client.call(proc, xdr_blob, &args, xdr_blob, &res), RPC_SUCCESS)
+                << proc << clnt_sperror(client.clnt, "") << rpcrdma_strerror();
+            EXPECT_EQ(res.blob_len, bytes);
+            CLNT_FREERES(client.clnt, routine(xdr_blob), Client::as_caddr(&res));
+        }
+    }
+    std::vector<char> data(1'000'001, 'r');
+    blob args{static_cast<u_int>(data.size()), data.data()}, res{};
+    EXPECT_EQ(client.call(T_ECHO, xdr_blob, &args, xdr_blob, &res), RPC_SUCCESS)
+        << clnt_sperror(client.clnt, "") << rpcrdma_strerror();
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), res.blob_val, res.blob_val + res.blob_len));
+    CLNT_FREERES(client.clnt, routine(xdr_blob), Client::as_caddr(&res));
 }
 
 TEST_F(ClntRdma, EachThreadIsToldOfItsOwnFailure) {

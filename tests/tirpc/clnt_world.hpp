@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -155,8 +156,24 @@ class Server final : public sunrpc::Service {
 
     // Of the next call, once; the tricks of calls after that may be set before.
     void play(std::vector<Trick> tricks) {
+        const std::lock_guard<std::mutex> lock(mutex_);
         tricks_ = std::move(tricks);
-        next_trick_.store(0);
+        next_trick_ = 0;
+    }
+
+    // What T_WRITE brought: a sum of its data, and its trailer.
+    struct Written {
+        std::uint32_t sum = 0, trailer = 0;
+    };
+    std::vector<Written> written() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return written_;
+    }
+    static std::uint32_t sum_of(const char* data, std::uint32_t bytes) {
+        std::uint32_t sum = 0;
+        for (std::uint32_t i = 0; i < bytes; ++i)
+            sum = sum * 31 + static_cast<unsigned char>(data[i]);
+        return sum;
     }
 
     std::atomic<std::uint32_t> calls{0}, answered{0};
@@ -183,8 +200,8 @@ class Server final : public sunrpc::Service {
     };
 
     Trick take_trick() noexcept {
-        const std::size_t at = next_trick_.fetch_add(1);
-        return at < tricks_.size() ? tricks_[at] : Trick::none;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return next_trick_ < tricks_.size() ? tricks_[next_trick_++] : Trick::none;
     }
 
     void answer(sunrpc::SvcRqst& rqst, std::uint32_t delay_ms) noexcept {
@@ -202,13 +219,13 @@ class Server final : public sunrpc::Service {
         sunrpc::CallHeader header;
         const sunrpc::CallFault fault = sunrpc::decode_call(rqst.arg.head, header);
         size_gss(rqst.arg.head, header);
-        calls.fetch_add(1);
+        const Trick trick = take_trick();  // so that whoever saw it counted may play others
         last_xid.store(header.xid);
         last_flavor.store(static_cast<std::uint32_t>(header.flavor));
         last_uid.store(header.sys.uid);
         last_payload.store(static_cast<std::uint32_t>(rqst.arg.payload.size()));
         last_call_bytes.store(rqst.arg.length());
-        const Trick trick = take_trick();
+        calls.fetch_add(1);
         if (trick == Trick::drop || fault == sunrpc::CallFault::drop) return rqst.xprt->drop(rqst);
         if (begin_trick(rqst, header.xid, trick)) return answer(rqst, 0);
         std::uint32_t delay = 0;
@@ -344,7 +361,7 @@ class Server final : public sunrpc::Service {
                                      });
             case T_WRITE:
                 return run<wargs, wres>(rqst, header, trick, xdr_wargs, xdr_wres,
-                                        [](wargs& a, wres& r) { write(a, r); });
+                                        [this](wargs& a, wres& r) { write(a, r); });
             case T_READ:
                 return run<rargs, rres>(rqst, header, trick, xdr_rargs, xdr_rres,
                                         [trick](rargs& a, rres& r) { read(a, r, trick); });
@@ -365,12 +382,12 @@ class Server final : public sunrpc::Service {
     }
 
     // Tells of the data what a client can check: how much, and a sum.
-    static void write(const wargs& args, wres& res) {
+    void write(const wargs& args, wres& res) {
         res.status = ST_OK;
         res.wres_u.resok.count = args.data.data_len;
-        std::uint32_t sum = 0;
-        for (u_int i = 0; i < args.data.data_len; ++i)
-            sum = sum * 31 + static_cast<unsigned char>(args.data.data_val[i]);
+        const std::uint32_t sum = sum_of(args.data.data_val, args.data.data_len);
+        const std::lock_guard<std::mutex> lock(mutex_);
+        written_.push_back({sum, args.trailer});
         store_be32(as_bytes(&res.wres_u.resok.verf[0]), sum);
         store_be32(as_bytes(&res.wres_u.resok.verf[4]), args.trailer);
     }
@@ -394,8 +411,10 @@ class Server final : public sunrpc::Service {
     std::uint16_t udp_port_ = 0;
     std::thread thread_;
     std::array<Delayed, 64> delayed_;
+    std::mutex mutex_;  // guards the three that follow
     std::vector<Trick> tricks_;
-    std::atomic<std::size_t> next_trick_{1u << 30};
+    std::size_t next_trick_ = 0;
+    std::vector<Written> written_;
     std::atomic<bool> forgets_{false};
 };
 

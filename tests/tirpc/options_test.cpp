@@ -95,6 +95,27 @@ TEST(Options, InlineSizesAreWhatPrivateDataCanSay) {
     EXPECT_EQ(check_options(&in)->inline_size, 4096u);
 }
 
+// The plan of a call compares its size with its padding.
+TEST(Options, SizesAreRoundedUpToWholeWords) {
+    rpcrdma_opts in = opts();
+    in.max_payload = 1'000'001;
+    in.max_message = 99'999;
+    in.reply_max = 100'000;
+    auto made = check_options(&in);
+    ASSERT_TRUE(made);
+    EXPECT_EQ(made->max_payload, 1'000'004u);
+    EXPECT_EQ(made->max_message, 100'000u);
+    EXPECT_EQ(made->reply_max, 100'000u);
+    in.max_payload = kPayloadMax - 1;
+    in.max_message = kMessageMax;
+    in.reply_max = 1;
+    made = check_options(&in);
+    ASSERT_TRUE(made);
+    EXPECT_EQ(made->max_payload, kPayloadMax);
+    EXPECT_EQ(made->max_message, kMessageMax);
+    EXPECT_EQ(made->reply_max, 1u);
+}
+
 TEST(Options, BothEndsHaveRoomForAMessageBehindItsHeader) {
     rpcrdma_opts in = opts();
     in.max_message = 65536;
