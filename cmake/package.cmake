@@ -39,7 +39,7 @@ over any RDMA device, and without one over its own RoCEv2 device.")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libnfsrdma-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${library} (= ${PROJECT_VERSION}-1), libtirpc-dev, liburing-dev, libisal-dev, libspdlog-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${library} (= ${PROJECT_VERSION}-1), pkgconf | pkg-config, libtirpc-dev, liburing-dev, libisal-dev, libspdlog-dev")
 if(TARGET nr_rdmacore)
   string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS ", libibverbs-dev, librdmacm-dev")
 endif()
@@ -50,6 +50,9 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME nfsrdma)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "fuse3, ibverbs-providers")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS rpcbind)
+# Of the service: it is not started when it is installed, as nothing is exported yet; an update restarts one that runs.
+set(CPACK_DEBIAN_TOOLS_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/postinst ${PROJECT_SOURCE_DIR}/cmake/debian/prerm
+    ${PROJECT_SOURCE_DIR}/cmake/debian/postrm)
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "The programs: a server of NFS version 3 and a client with a mount by FUSE,
 over any RDMA device, or without one over a RoCEv2 device of their own, with
 no need for RDMA in the kernel or for privileges; tools for ping, load, benchmarks
