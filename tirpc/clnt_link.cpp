@@ -28,6 +28,15 @@ bool is_done(void* flight) {
     return static_cast<const Flight*>(flight)->done;
 }
 
+// For a program: its options in place of those of command lines, which explain() names.
+std::string tell_program(const devices::Request& request, const Error& error) {
+    std::string text = devices::explain(request, error);
+    const std::size_t advice = text.find("; --");
+    if (advice == std::string::npos) return text;
+    text.resize(advice);
+    return text + "; see `device` and `bind` of struct rpcrdma_opts";
+}
+
 struct Connecting {
     bool told = false;
     Result<void> outcome;
@@ -91,7 +100,7 @@ Result<void> ClntLink::connect(const SockAddr& server, std::string& text) {
     const devices::Request request = client_request(options_, server);
     auto opened = devices::open(driver_->loop(), request);
     if (!opened) {
-        text = devices::explain(request, opened.error());
+        text = tell_program(request, opened.error());
         Error error = opened.error();
         if (error.code == Errc::unsupported) error.sys = ENODEV;
         return error;

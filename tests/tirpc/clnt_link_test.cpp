@@ -504,6 +504,18 @@ TEST_F(ClntLinkTest, WhoWaitsWhenTheConnectionEndsIsTold) {
         link->give_back(*flight);
 }
 
+TEST_F(ClntLinkTest, FailureToOpenADeviceNamesNoOptionOfACommandLine) {
+    std::string text;
+    rpcrdma_opts opts = server_.opts();
+    opts.bind = nullptr;
+    opts.device = "rdmacore:no_such_device";
+    auto link = ClntLink::create(server_.address(), *check_options(&opts), text);
+    ASSERT_FALSE(link);
+    EXPECT_NE(text.find("no_such_device"), std::string::npos) << text;
+    EXPECT_NE(text.find("rpcrdma_opts"), std::string::npos) << text;
+    EXPECT_EQ(text.find("--"), std::string::npos) << text;
+}
+
 TEST_F(ClntLinkTest, FailureSaysWhatWasTried) {
     std::string text;
     rpcrdma_opts opts = server_.opts();
