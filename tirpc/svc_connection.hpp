@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <ctime>
 #include <sys/socket.h>
 #include <thread>
 
@@ -34,7 +35,8 @@ struct InWaiting;
 // One connection, in two halves: that of the transport, from its beginning to its end, and that of
 // libtirpc, a SVCXPRT, from its first call to its destruction. Whichever ends first waits for the
 // other; then the object is kept for another connection, for a while unused: a thread of svc_run
-// may have looked it up right before, and finds it closed.
+// may have looked it up right before, and finds it closed. But never for another one if a context
+// of RPCSEC_GSS may belong to its address still.
 //
 // Threads. Everything is touched under the Hold, but for `request` and what libtirpc uses of
 // `face`, which are the owner's: the thread that took a request by xp_recv, until its xp_stat.
@@ -67,6 +69,12 @@ struct SvcConnection : ListHook<InReady>, ListHook<InWaiting> {
     bool more = false;       // libtirpc was told MOREREQS
     bool revisit = false;    // kicked, so that libtirpc comes back
     bool died = false;       // libtirpc was told DIED, and destroys it next
+    // The RPCSEC_GSS context that libtirpc keeps for the address of face.xprt, and when it was last
+    // used; svc_ah_private is null without one.
+    SVCAUTH gss{};
+    std::time_t gss_used = 0;
+    bool gss_call = false;  // of the request that its owner has
+    bool tainted = false;   // libtirpc may keep a context for its address for ever
     std::thread::id owner;
     std::uint32_t refused = 0;  // xp_recv of its owner's own, from inside a dispatch
     std::uint64_t used_ns = 0;  // last

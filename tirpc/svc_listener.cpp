@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
+#include <sys/resource.h>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -39,12 +40,20 @@ svcrdma::ServerOptions listener_options(const Options& options) noexcept {
     return out;
 }
 
-bool is_polled(int fd) noexcept {
-    for (int i = 0; svc_pollfd != nullptr && i < svc_max_pollfd; ++i) {
-        if (svc_pollfd[i].fd == fd) return true;
-    }
-    return false;
+std::uint32_t count_polled(int fd) noexcept {
+    std::uint32_t count = 0;
+    for (int i = 0; svc_pollfd != nullptr && i < svc_max_pollfd; ++i)
+        count += svc_pollfd[i].fd == fd ? 1 : 0;
+    return count;
 }
+bool is_polled(int fd) noexcept {
+    return count_polled(fd) != 0;
+}
+// A slot that nothing is polled in.
+constexpr int kFreeSlot = -1;
+
+// libtirpc frees a context that was not used for 300 s, or leaves it for ever; before, it is there.
+constexpr std::time_t kGssKeptSeconds = 290;
 
 }  // namespace
 
@@ -53,7 +62,8 @@ SvcListener::SvcListener(const Options& options) noexcept
       retry_([](Timer& timer) noexcept { static_cast<LoopTimer&>(timer).listener->wake_poll(); }),
       linger_([](Timer& timer) noexcept {
           static_cast<LoopTimer&>(timer).listener->look_at_lingering();
-      }) {
+      }),
+      idle_limit_ns_(kIdleNs) {
     retry_.listener = linger_.listener = this;
     shared_.zero_copy = options.has(RPCRDMA_ZERO_COPY);
     shared_.threads = options.has(RPCRDMA_SVC_THREADS);
@@ -89,10 +99,7 @@ Result<SVCXPRT*> SvcListener::hand_over(std::unique_ptr<SvcListener> self) noexc
         xprt.xp_ops = &listener_ops();
         xprt.xp_ops2 = &control_ops();
         xprt.xp_p1 = self.get();
-        // libtirpc's table of what it polls grows by one at a time, and moves.
-        for (std::uint32_t i = 0; self->shared_.threads && i < self->options_.connections_max; ++i)
-            xprt_register(&xprt);
-        if (self->shared_.threads) xprt_unregister(&xprt);
+        if (self->shared_.threads) self->make_slots();
         xprt_register(&xprt);
         self->registered_ = true;
         // What connected meanwhile may have called.
@@ -105,6 +112,20 @@ Result<SVCXPRT*> SvcListener::hand_over(std::unique_ptr<SvcListener> self) noexc
         return Error{Errc::system, EMFILE, "the listener's fd is beyond libtirpc's table"};
     }
     return &self.release()->face_.xprt;
+}
+
+// libtirpc's table of what it polls grows by one at a time, and moves. What is free in it is for
+// others who did so before. poll(2) takes no more than there may be fds.
+void SvcListener::make_slots() noexcept {
+    rlimit limit{};
+    static_cast<void>(::getrlimit(RLIMIT_NOFILE, &limit));
+    const rlim_t slots = static_cast<rlim_t>(svc_max_pollfd);
+    const rlim_t more = rlim_t{options_.connections_max} + kSpareConnections + 1;
+    const rlim_t room = limit.rlim_cur - std::min(limit.rlim_cur, slots);
+    const rlim_t count = count_polled(kFreeSlot) + std::min(more, room);
+    for (rlim_t i = 0; i < count; ++i)
+        xprt_register(&face_.xprt);
+    xprt_unregister(&face_.xprt);
 }
 
 SvcListener* SvcListener::of(const SVCXPRT& xprt) noexcept {
@@ -138,6 +159,12 @@ SvcListener::~SvcListener() {
             rdma_.reset();
         }
         device_.reset();
+        for (auto& connection : connections_) {
+            // Its address is never to be that of another.
+            if (!connection->tainted) continue;
+            connection->kick.close();
+            static_cast<void>(connection.release());
+        }
         ready_.clear();
         waiting_.clear();
         loop.disarm(retry_);
@@ -174,6 +201,11 @@ void SvcListener::get_stats(rpcrdma_stats& out) noexcept {
 SvcListener::Counts SvcListener::counts() noexcept {
     const Driver::Hold hold(*shared_.driver);
     return counts_;
+}
+
+void SvcListener::set_idle_limit(std::uint64_t ns) noexcept {
+    const Driver::Hold hold(*shared_.driver);
+    idle_limit_ns_ = ns;
 }
 
 // ---- What the transport tells; the thread that drives, under the Hold.
@@ -248,7 +280,7 @@ void SvcListener::on_end(sunrpc::SvcXprt& xprt) noexcept {
     NR_ASSERT(connection->queue.empty());
     connection->transport = nullptr;
     --living_;
-    if (std::exchange(connection->lingering, false)) --lingering_;
+    connection->lingering = false;
     if (connection->is_waiting()) waiting_.erase(*connection);
     if (connection->registered) {
         attend(*connection);
@@ -291,7 +323,7 @@ SvcConnection* SvcListener::idle_longest(bool with_fd) noexcept {
     for (const auto& each : connections_) {
         if (each->transport == nullptr || each->owned() || !each->queue.empty() ||
             (with_fd && !each->registered) || each->lingering || each->transport->closing() ||
-            now - each->used_ns < kIdleNs)
+            each->transport->calls_in_progress() != 0 || now - each->used_ns < idle_limit_ns_)
             continue;
         if (longest == nullptr || each->used_ns < longest->used_ns) longest = each.get();
     }
@@ -312,6 +344,8 @@ void SvcListener::open_waiting() noexcept {
             }
             ++counts_.reaped;
             close_libtirpc_half(*idle);
+            // With threads it is open still. Who is about to poll it finds another connection's.
+            if (!connection.kick.open()) connection.kick = std::move(idle->kick);
             close_transport(*idle);
             continue;
         }
@@ -322,14 +356,30 @@ void SvcListener::open_waiting() noexcept {
             attend(connection);
         }
     }
+    shared_.driver->loop().disarm(retry_);
+}
+
+// With threads those of connections that are over stay open.
+bool SvcListener::take_spare_pair(SvcConnection& connection) noexcept {
+    for (const auto& each : connections_) {
+        if (each->transport != nullptr || each->registered || !each->kick.open()) continue;
+        connection.kick = std::move(each->kick);
+        return true;
+    }
+    return false;
 }
 
 SvcListener::Opened SvcListener::open(SvcConnection& connection) noexcept {
     if (!connection.kick.open()) {
         auto pair = KickPair::create();
-        if (!pair) return Opened::no_fd;
-        connection.kick = *std::move(pair);
+        if (pair) {
+            connection.kick = *std::move(pair);
+        } else if (!take_spare_pair(connection)) {
+            return Opened::no_fd;
+        }
     }
+    // The table must not move.
+    if (shared_.threads && count_polled(kFreeSlot) == 0) return Opened::no_fd;
     SVCXPRT& xprt = connection.face.xprt;
     connection.face.set(rdma_->local(), connection.transport->peer());
     xprt.xp_fd = connection.kick.fd();
@@ -342,6 +392,7 @@ SvcListener::Opened SvcListener::open(SvcConnection& connection) noexcept {
     // libtirpc says nothing when its table has no place for it.
     if (is_polled(xprt.xp_fd)) return Opened::yes;
     close_libtirpc_half(connection);
+    connection.kick.close();  // nobody polls it
     return Opened::refused;
 }
 
@@ -358,6 +409,7 @@ void SvcListener::close_libtirpc_half(SvcConnection& connection) noexcept {
     NR_ASSERT(connection.registered);
     xprt_unregister(&connection.face.xprt);
     connection.registered = false;
+    end_security(connection);
     // A thread may be about to poll it.
     if (shared_.threads) {
         connection.kick.ack();
@@ -371,6 +423,18 @@ void SvcListener::close_libtirpc_half(SvcConnection& connection) noexcept {
     if (connection.transport == nullptr) recycle(connection);
 }
 
+// libtirpc never does it by itself, and finds contexts by the address of the SVCXPRT.
+void SvcListener::end_security(SvcConnection& connection) noexcept {
+    SVCAUTH gss = std::exchange(connection.gss, {});
+    if (gss.svc_ah_private == nullptr) return;
+    const std::time_t unused = std::time(nullptr) - connection.gss_used;
+    if (unused >= 0 && unused < kGssKeptSeconds) {
+        SVCAUTH_DESTROY(&gss);
+    } else {
+        connection.tainted = true;
+    }
+}
+
 // When its answers have arrived, or could have.
 void SvcListener::close_transport(SvcConnection& connection) noexcept {
     if (connection.transport == nullptr || connection.lingering) return;
@@ -379,7 +443,6 @@ void SvcListener::close_transport(SvcConnection& connection) noexcept {
     Loop& loop = shared_.driver->loop();
     connection.lingering = true;
     connection.linger_until_ns = loop.now_ns() + kLingerNs;
-    ++lingering_;
     if (connection.transport->calls_in_progress() == 0) connection.transport->close();
     if (!linger_.armed()) loop.arm(linger_, loop.now_ns() + kLingerPollNs);
 }
@@ -403,7 +466,7 @@ void SvcListener::recycle(SvcConnection& connection) noexcept {
     connection.destroyed = connection.more = connection.died = connection.revisit = false;
     connection.refused = 0;
     connection.free_since_ns = shared_.driver->loop().now_ns();
-    free_.push_back(&connection);
+    if (!connection.tainted) free_.push_back(&connection);
 }
 
 }  // namespace nfsrdma::tirpc

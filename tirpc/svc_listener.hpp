@@ -35,7 +35,8 @@ const XprtOps2& control_ops() noexcept;
 // a listener that is destroyed while a connection is owned, by the last of them.
 //
 // Errors. Without a free fd the connection that was idle longest gives up its own; while none is
-// idle, new ones wait. One whose fd is beyond libtirpc's table is refused, and a line is logged.
+// idle, new ones wait. So they do, with threads, without a free slot in what svc_run polls. One
+// whose fd is beyond libtirpc's table is refused, and a line is logged.
 class SvcListener final : public sunrpc::Service {
   public:
     // Errors: those of devices::open and svcrdma::Listener::create; Errc::system.
@@ -59,6 +60,8 @@ class SvcListener final : public sunrpc::Service {
     };
     Counts counts() noexcept;
     Driver& driver() noexcept { return *shared_.driver; }
+    // How long a connection was idle that may be ended for want of fds, or of room; for tests.
+    void set_idle_limit(std::uint64_t ns) noexcept;
 
     // libtirpc's operations.
     void accept() noexcept;  // the listener's xp_recv
@@ -85,6 +88,7 @@ class SvcListener final : public sunrpc::Service {
 
     explicit SvcListener(const Options& options) noexcept;
     Result<void> start(const SockAddr& address);
+    void make_slots() noexcept;
 
     // Under the Hold.
     SvcConnection* begin_connection(sunrpc::SvcXprt& xprt) noexcept;
@@ -105,9 +109,12 @@ class SvcListener final : public sunrpc::Service {
     void close_libtirpc_half(SvcConnection& connection) noexcept;
     void close_transport(SvcConnection& connection) noexcept;
     void recycle(SvcConnection& connection) noexcept;
+    void end_security(SvcConnection& connection) noexcept;
+    bool take_spare_pair(SvcConnection& connection) noexcept;
     void look_at_lingering() noexcept;
     bool has_attention() noexcept {
-        return !ready_.empty() || !waiting_.empty() || polling_->wants_attention();
+        return !ready_.empty() || (!waiting_.empty() && !retry_.armed()) ||
+               polling_->wants_attention();
     }
 
     const Options options_;
@@ -124,12 +131,12 @@ class SvcListener final : public sunrpc::Service {
     LoopTimer linger_;
     std::uint32_t living_ = 0;  // connections of the transport
     std::uint32_t owned_ = 0;
-    std::uint32_t lingering_ = 0;
     std::uint32_t burst_ = 0;           // requests since libtirpc polled
     SvcConnection* polling_ = nullptr;  // its owner polls
     std::uint64_t spin_ns_ = 0;         // at present
     std::uint32_t spins_in_vain_ = 0;
     std::uint64_t left_ns_ = 0;  // when polling ended in vain
+    std::uint64_t idle_limit_ns_;
     bool registered_ = false;
     bool destroyed_ = false;
     Counts counts_;

@@ -24,6 +24,8 @@ thread_local bool nested_here = false;
 
 void SvcListener::accept() noexcept {
     kick_.ack();
+    // After svc_exit each thread is to return from its poll, whichever comes here first.
+    if (shared_.threads && svc_pollfd == nullptr) kick_.kick();
     const Driver::Hold hold(*shared_.driver);
     if (!destroyed_) open_waiting();
 }
@@ -65,7 +67,11 @@ bool SvcListener::receive(SvcConnection& connection, rpc_msg& msg) noexcept {
     }
     // The security flavors left it pointing into libtirpc's stack.
     connection.face.xprt.xp_verf.oa_base = connection.request.verifier_room();
-    return connection.request.begin(*rqst, msg);
+    const std::time_t now = std::time(nullptr);
+    if (!connection.request.begin(*rqst, msg)) return false;
+    connection.gss_call = msg.rm_call.cb_cred.oa_flavor == RPCSEC_GSS;
+    if (connection.gss_call) connection.gss_used = now;
+    return true;
 }
 
 xprt_stat SvcListener::status(SvcConnection& connection) noexcept {
@@ -77,6 +83,9 @@ xprt_stat SvcListener::status(SvcConnection& connection) noexcept {
     }
     connection.request.finish();
     connection.current = nullptr;
+    // RPCSEC_GSS_DESTROY leaves none.
+    if (std::exchange(connection.gss_call, false))
+        connection.gss = SVC_XP_AUTH(&connection.face.xprt);
     connection.used_ns = shared_.driver->loop().now_ns();
     if (!nested_here) return serve_others(hold, connection);
     return let_go(connection);
@@ -103,7 +112,7 @@ xprt_stat SvcListener::serve_others(Hold& hold, SvcConnection& own) noexcept {
     while (!own.destroyed && svc_pollfd != nullptr && !again) {
         again = burst_++ >= kBurst;
         shared_.looking = true;
-        open_waiting();
+        if (!retry_.armed()) open_waiting();
         shared_.looking = false;
         if (own.wants_attention() && !own.in_ready()) ready_.push_back(own);
         if (ready_.empty()) {
@@ -113,6 +122,8 @@ xprt_stat SvcListener::serve_others(Hold& hold, SvcConnection& own) noexcept {
             if (idle) break;
             continue;
         }
+        // Served from here, it would keep `own` from the other threads.
+        if (shared_.threads && &ready_.front() != &own) break;
         SvcConnection& next = ready_.pop_front();
         if (shared_.threads) kick_ready();
         if (&next == &own) {

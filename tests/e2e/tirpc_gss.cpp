@@ -2,6 +2,7 @@
 //   nfsrdma_tirpc_gss serve ADDRESS SERVICE@HOST table|whole
 //   nfsrdma_tirpc_gss call tcp|rdma ADDRESS PORT SERVICE@HOST none|integrity|privacy|sys
 //   table|whole nfsrdma_tirpc_gss refused ADDRESS PORT SERVICE@HOST
+//   nfsrdma_tirpc_gss abandon ADDRESS PORT SERVICE@HOST
 // `table`: the items of the program are placed by RDMA where that is allowed; `whole`: there is no
 // table of them. `call` writes one line for each call, the same over every transport and under
 // every service, and checks by the transport's own counts what went by RDMA, and how.
@@ -401,6 +402,19 @@ int refused(const char* address, std::uint16_t port, char* service) {
     return failures == 0 ? 0 : 1;
 }
 
+// A context that the server is not told the end of: only its connection ends.
+int abandon(const char* address, std::uint16_t port, char* service) {
+    const Way way{true, false, rpcsec_gss_svc_integrity};
+    CLIENT* const clnt = connect(way, address, port);
+    if (clnt == nullptr) die(clnt_spcreateerror("connect"));
+    clnt->cl_auth = make_auth(clnt, service, way.service);
+    if (clnt->cl_auth == nullptr) die("rpc_gss_seccreate");
+    for (int i = 0; i < 50; ++i)  // so that its sequence numbers are ahead of those of the next
+        check_who(clnt, way);
+    clnt_destroy(clnt);
+    return failures == 0 ? 0 : 1;
+}
+
 rpc_gss_service_t service_of(std::string_view name) {
     if (name == "none") return rpcsec_gss_svc_none;
     if (name == "integrity") return rpcsec_gss_svc_integrity;
@@ -424,6 +438,7 @@ int main(int argc, char** argv) {
         return call({std::string_view(args[2]) == "rdma", table, service_of(args[6])}, args[3],
                     port_of(args[4]), args[5]);
     if (role == "refused" && argc == 5) return refused(args[2], port_of(args[3]), args[4]);
+    if (role == "abandon" && argc == 5) return abandon(args[2], port_of(args[3]), args[4]);
     std::fprintf(stderr, "usage: see tests/e2e/tirpc_gss.cpp\n");
     return 2;
 }

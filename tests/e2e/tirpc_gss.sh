@@ -90,6 +90,11 @@ call() { # NAME tcp|rdma PORT none|integrity|privacy|sys table|whole
 
 for table in table whole; do
     start_echo $table
+    # The next connection has what was the server's of this one, after two seconds, but not its security.
+    for i in 1 2; do
+        timeout 60 "$BIN/nfsrdma_tirpc_gss" abandon "$a" "$rdma_port" "$service" || fail "a client after $((i - 1)) that left their contexts"
+        sleep 3
+    done
     for level in sys none integrity privacy; do
         call rdma.$level.$table rdma "$rdma_port" $level $table
         [ $table = whole ] || call tcp.$level tcp "$tcp_port" $level $table

@@ -58,12 +58,14 @@ TEST(SvcListener, MoreConnectionsThanMayBeEndTheOneThatWasIdleLongest) {
         clients.push_back(std::make_unique<Client>(server.address()));
         ASSERT_TRUE(is_success(clients.back()->call(Message(T_NULL).sent())));
     }
-    // Nobody was idle for long.
     {
+        server.listener().set_idle_limit(UINT64_MAX);
         Client refused(server.address());
         EXPECT_TRUE(refused.until([&] { return !refused.connected(); }));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    // Their acknowledgements go out meanwhile.
+    clients[0]->until([] { return false; }, 500 * kNsPerMs);
+    server.listener().set_idle_limit(100 * kNsPerMs);
     Client late(server.address());
     EXPECT_TRUE(is_success(late.call(Message(T_NULL).sent())));
     int living = 0;
@@ -73,6 +75,60 @@ TEST(SvcListener, MoreConnectionsThanMayBeEndTheOneThatWasIdleLongest) {
     }
     EXPECT_EQ(living, 2);
     EXPECT_FALSE(clients[0]->connected());
+}
+
+// A connection whose arguments are being fetched is not idle, however long that takes.
+TEST(SvcListener, ACallUnderWayDoesNotGiveWay) {
+    rpcrdma_opts opts = make_opts();
+    opts.connections_max = 1;
+    Server server(opts);
+    server.listener().set_idle_limit(100 * kNsPerMs);
+    Client client(server.address());
+    ASSERT_TRUE(is_success(client.call(Message(T_NULL).sent())));
+    Message echo(T_ECHO);
+    const std::vector<char> data = pattern(200000, 2);
+    echo.put(static_cast<std::uint32_t>(data.size()));
+    Sent sent = echo.sent();
+    sent.payload = data;
+    sent.result_room = 200000;
+    Client::Flight flight;
+    ASSERT_TRUE(client.send(flight, sent));
+    client.loop().run_once(0);
+    // Nothing drives this client, so that its data stays where it is. A Client drives those of its
+    // own thread.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::thread another([&server] {
+        Client refused(server.address());
+        EXPECT_TRUE(refused.until([&] { return !refused.connected(); }));
+    });
+    another.join();
+    EXPECT_EQ(server.listener().counts().reaped, 0u);
+    const Reply reply = client.wait(flight);
+    EXPECT_TRUE(is_success(reply));
+    EXPECT_EQ(reply.payload, data);
+}
+
+// What svc_run polls, of which another thread may take a copy at any time, never grows: there are
+// slots for all connections of all listeners.
+TEST(SvcListener, ForThreadsThereAreSlotsBefore) {
+    rpcrdma_opts opts = make_opts(RPCRDMA_SVC_THREADS);
+    opts.connections_max = 40;
+    const auto free_slots = [] {
+        int count = 0;
+        for (int i = 0; i < svc_max_pollfd; ++i)
+            count += svc_pollfd[i].fd == -1 ? 1 : 0;
+        return count;
+    };
+    const int before = svc_pollfd == nullptr ? 0 : free_slots();
+    SVCXPRT* const first = svc_rdma_create((own_address(0) + ":0").c_str(), &opts);
+    ASSERT_NE(first, nullptr) << rpcrdma_strerror();
+    const int one = free_slots();
+    EXPECT_GE(one, before + 40 + 16);
+    SVCXPRT* const second = svc_rdma_create((own_address(1) + ":0").c_str(), &opts);
+    ASSERT_NE(second, nullptr) << rpcrdma_strerror();
+    EXPECT_GE(free_slots(), one + 40 + 16);
+    svc_destroy(second);
+    svc_destroy(first);
 }
 
 // The objects of connections that are over serve others, after a while; until then there are new

@@ -308,6 +308,61 @@ TEST(B66, TwoThreadsOfSvcRunServeEightClients) {
     server.stop();
 }
 
+// A thread that has served one connection, and takes a request of another, leaves the first to the
+// others.
+TEST(B66, AThreadKeepsNoConnectionWhileItServesAnother) {
+    Server server(make_opts(RPCRDMA_SVC_THREADS), LoopKind::run, 2);
+    Client served(server.address()), other(server.address()), slow(server.address());
+    for (Client* const client : {&served, &other, &slow})
+        ASSERT_TRUE(is_success(null_call(*client)));
+    Client::Flight one, two, three;
+    ASSERT_TRUE(served.send(one, Message(T_SLEEPMS).put(500).sent()));
+    ASSERT_TRUE(other.send(two, Message(T_SLEEPMS).put(1000).sent()));
+    served.until([] { return seen().running == 2; }, 3 * kNsPerSec);
+    // Waits for the thread that is ready first.
+    ASSERT_TRUE(slow.send(three, Message(T_SLEEPMS).put(4000).sent()));
+    EXPECT_TRUE(is_success(served.wait(one)));
+    EXPECT_TRUE(is_success(other.wait(two)));
+    EXPECT_TRUE(is_success(null_call(served)));
+    EXPECT_FALSE(three.done);
+    EXPECT_TRUE(is_success(slow.wait(three)));
+    svc_exit();
+    for (int i = 0; i < 2; ++i)
+        svc_rdma_wake(server.xprt());
+    server.stop();
+}
+
+// One wake-up is for all of them.
+TEST(SvcServe, AllThreadsOfSvcRunEndAfterAnExit) {
+    constexpr unsigned kThreads = 4;
+    for (int round = 0; round < 20; ++round) {
+        const rpcrdma_opts opts = make_opts(RPCRDMA_SVC_THREADS);
+        SVCXPRT* const xprt = svc_rdma_create((own_address() + ":0").c_str(), &opts);
+        ASSERT_NE(xprt, nullptr) << rpcrdma_strerror();
+        std::atomic<unsigned> ended{0};
+        std::vector<std::thread> threads;
+        for (unsigned i = 0; i < kThreads; ++i) {
+            threads.emplace_back([&ended] {
+                svc_run();
+                ++ended;
+            });
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        svc_exit();
+        svc_rdma_wake(xprt);
+        for (int i = 0; i < 1000 && ended != kThreads; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        EXPECT_EQ(ended, kThreads);
+        while (ended != kThreads) {
+            svc_rdma_wake(xprt);
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        for (std::thread& thread : threads)
+            thread.join();
+        svc_destroy(xprt);
+    }
+}
+
 // Connections that come and go, with none to five calls, gracefully and not.
 TEST(B34, ChurnLeavesNothing) {
     Server server;
