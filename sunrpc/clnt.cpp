@@ -84,9 +84,8 @@ struct ClntLeaf {
         if (text == nullptr) return 0;
         return align_up(static_cast<std::uint32_t>(::strnlen(text, item.string_bound)), 4);
     }
-    // The payload memory that the call names, or nullptr.
+    // The memory in which its payload lies, or nullptr.
     static const std::byte* payload_of(const Call& call) noexcept {
-        if (!call.result_room.empty()) return call.result_room.data();
         const DdpItem& item = call.proc->arg_item;
         if (!call.args_in_payload || !item.exists()) return nullptr;
         const std::byte* memory = nullptr;
@@ -132,7 +131,8 @@ struct ClntLeaf {
     // Takes a slot and sends.
     static Result<void> start(Clnt& clnt, Call& call) noexcept {
         const std::uint32_t size = call_header_size(sys_of(clnt, call)) + args_max(call);
-        NR_TRY_ASSIGN(Rqst* const rqst, clnt.xprt_.get_rqst_with(size, payload_of(call)));
+        NR_TRY_ASSIGN(Rqst* const rqst,
+                      clnt.xprt_.get_rqst_with(size, payload_of(call), call.result_room.data()));
         Result<void> sent = encode(clnt, call, *rqst);
         if (clnt.observer_.ended != nullptr) {
             call.sent_ns = clnt.xprt_.loop().now_ns();

@@ -128,10 +128,13 @@ class Xprt : public PayloadOwner {
     // (on_slot tells when one is not), or the connection is being recovered; Errc::too_big,
     // Errc::reconnect: not connected, and it will not be again; Errc::closed.
     virtual Result<Rqst*> get_rqst(std::uint32_t call_max) noexcept = 0;
-    // The same, for a call whose payload, or room for a result, is at `payload`: with several
-    // connections the slot is one of that to which this memory belongs. nullptr: it has none.
-    virtual Result<Rqst*> get_rqst_with(std::uint32_t call_max, const std::byte* payload) noexcept {
+    // The same, for a call whose payload is at `payload` and whose room for a result at `room`:
+    // with several connections the slot is one of that to which this memory belongs. nullptr: it
+    // has none.
+    virtual Result<Rqst*> get_rqst_with(std::uint32_t call_max, const std::byte* payload,
+                                        const std::byte* room) noexcept {
         static_cast<void>(payload);
+        static_cast<void>(room);
         return get_rqst(call_max);
     }
     // With more than one, `again` told for one call says nothing of the next.
@@ -146,7 +149,14 @@ class Xprt : public PayloadOwner {
     // results of calls may lie from now on as in a Payload: nothing is copied. Each lies in one
     // such run. It stays the caller's, writable, mapped and in its place until deregister_memory
     // succeeded or the transport is gone; a transport that recovers keeps it over its connections.
-    // Registering is slow, and allocates: for memory that is used often. Any time, on the loop.
+    // A call that was given up (put_rqst while in flight, as at a timeout) may have its bytes read
+    // and written until its reply comes or its connection ends: what is put there meanwhile may be
+    // overwritten, or sent by that call, and a new call that names any of these bytes is refused
+    // (Errc::invalid_argument). Of a Payload: what a call given up had as its result's room, or
+    // what is to be one and is a given up call's payload.
+    // Registering is slow, and allocates: for memory that is used often. With several connections
+    // each registers it: so often is it pinned, and counted against RLIMIT_MEMLOCK. Any time, on
+    // the loop.
     // Errc::invalid_argument: empty, or registered already in part; Errc::too_big: too many runs;
     // Errc::system: the device's, as for want of lockable memory; Errc::unsupported.
     virtual Result<void> register_memory(std::span<std::byte> memory);
@@ -160,6 +170,12 @@ class Xprt : public PayloadOwner {
     // never from inside. Errors that are the caller's (too_big) come back here and `complete` does
     // not run.
     virtual Result<void> send(Rqst& rqst) noexcept = 0;
+    // Errc::invalid_argument: a call of this transport that was given up, and has no reply yet, may
+    // still read or write bytes that `rqst` names. send() asks by itself.
+    virtual Result<void> check_given_up(const Rqst& rqst) noexcept {
+        static_cast<void>(rqst);
+        return {};
+    }
     // `wake` runs on the loop after a slot or payload came back while somebody had been told
     // `again`.
     virtual void on_slot(void (*wake)(void*) noexcept, void* arg) noexcept = 0;

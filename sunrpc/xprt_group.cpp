@@ -86,16 +86,25 @@ Result<Rqst*> XprtGroup::get_rqst(std::uint32_t call_max) noexcept {
     return why;
 }
 
-Result<Rqst*> XprtGroup::get_rqst_with(std::uint32_t call_max, const std::byte* payload) noexcept {
-    if (payload == nullptr) return get_rqst(call_max);
-    const std::uint64_t at = address_of(payload);
+// nullptr: memory of no member's Payload.
+XprtGroup::Member* XprtGroup::owner_of(const std::byte* memory) noexcept {
+    if (memory == nullptr) return nullptr;
+    const std::uint64_t at = address_of(memory);
     for (std::uint32_t i = 0; i < count_; ++i) {
         Member& member = members_[i];
-        if (at < member.memory_begin || at >= member.memory_end) continue;
-        NR_TRY_ASSIGN(Rqst* const rqst, member.xprt->get_rqst(call_max));
-        return took(i, *rqst);
+        if (at >= member.memory_begin && at < member.memory_end) return &member;
     }
-    return get_rqst(call_max);  // it refuses the payload
+    return nullptr;
+}
+
+// Memory of the caller's own, or of nobody, is for any member to take, or to refuse.
+Result<Rqst*> XprtGroup::get_rqst_with(std::uint32_t call_max, const std::byte* payload,
+                                       const std::byte* room) noexcept {
+    Member* owner = owner_of(payload);
+    if (owner == nullptr) owner = owner_of(room);
+    if (owner == nullptr) return get_rqst(call_max);
+    NR_TRY_ASSIGN(Rqst* const rqst, owner->xprt->get_rqst(call_max));
+    return took(static_cast<std::uint32_t>(owner - members_.data()), *rqst);
 }
 
 void XprtGroup::put_rqst(Rqst& rqst) noexcept {
@@ -108,6 +117,10 @@ void XprtGroup::put_rqst(Rqst& rqst) noexcept {
 
 Result<void> XprtGroup::send(Rqst& rqst) noexcept {
     NR_ASSERT(rqst.connection < count_);
+    // The caller's own memory may be named by a call that another member was sent and gave up.
+    for (std::uint32_t i = 0; i < count_ && !registered_.empty(); ++i) {
+        if (i != rqst.connection) NR_TRY(members_[i].xprt->check_given_up(rqst));
+    }
     return members_[rqst.connection].xprt->send(rqst);
 }
 

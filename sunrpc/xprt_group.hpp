@@ -38,7 +38,8 @@ class XprtGroup final : public Xprt {
     // Sizes of the smallest, slots of all.
     const XprtLimits& limits() const noexcept override { return limits_; }
     Result<Rqst*> get_rqst(std::uint32_t call_max) noexcept override;
-    Result<Rqst*> get_rqst_with(std::uint32_t call_max, const std::byte* payload) noexcept override;
+    Result<Rqst*> get_rqst_with(std::uint32_t call_max, const std::byte* payload,
+                                const std::byte* room) noexcept override;
     std::uint32_t connections() const noexcept override { return count_; }
     void put_rqst(Rqst& rqst) noexcept override;
     Result<Payload> get_payload(std::uint32_t bytes) noexcept override;
@@ -49,7 +50,8 @@ class XprtGroup final : public Xprt {
     void close() noexcept override;
     void release_payload(void* cookie) noexcept override;
     // With every member, so that calls with such memory are spread like those without any. A call
-    // that names memory of a Payload as well goes by that one's member.
+    // that names memory of a Payload as well goes by that one's member. Each member pins it: so
+    // many times the memory counts against RLIMIT_MEMLOCK.
     Result<void> register_memory(std::span<std::byte> memory) override;
     Result<void> deregister_memory(std::span<std::byte> memory) noexcept override;
 
@@ -83,6 +85,7 @@ class XprtGroup final : public Xprt {
 
     static void on_member_slot(void* self) noexcept;
     Result<void> deregister(Registered& run) noexcept;
+    Member* owner_of(const std::byte* memory) noexcept;
     void add_leases(std::uint32_t count);
     std::uint32_t order(Order& out) noexcept;
     void want_recovering() noexcept;

@@ -239,6 +239,7 @@ void TransportImpl::answer(Req& req) noexcept {
 // What an active call holds of the transport's books.
 void TransportImpl::forget(Req& req) noexcept {
     active_.erase(req);
+    if (req.abandoned && req.names_memory()) --given_up_;
     if (xids_.find(req.xid) == &req) xids_.erase(req.xid);
     for (PayloadSlot*& pin : req.pins) {
         if (pin != nullptr && payloads_->unpin(*pin)) on_payload_home();

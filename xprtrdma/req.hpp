@@ -92,6 +92,7 @@ struct Req : sunrpc::Rqst,
     verbs::SendWr send_wr;
     std::array<verbs::Sge, kSendSgesMax> sges;
 
+    bool names_memory() const noexcept { return pins[0] != nullptr || pins[1] != nullptr; }
     std::span<std::byte> header_room() const noexcept {
         return send_buffer->bytes().first(kHeaderRoom);
     }

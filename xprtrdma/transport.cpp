@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <sys/random.h>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/bytes.hpp"
@@ -24,6 +25,11 @@ bool lies_in(std::span<const std::byte> part, std::span<const std::byte> whole) 
     const std::uint64_t at = address_of(part.data());
     return part.empty() || (at >= begin && at - begin <= whole.size() &&
                             part.size() <= whole.size() - (at - begin));
+}
+
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
+    const std::uint64_t at_a = address_of(a.data()), at_b = address_of(b.data());
+    return !a.empty() && !b.empty() && at_a < at_b + b.size() && at_b < at_a + a.size();
 }
 
 std::uint32_t slack_of(std::uint32_t credits) noexcept {
@@ -271,6 +277,7 @@ void TransportImpl::put_rqst(sunrpc::Rqst& rqst) noexcept {
             break;
     }
     req.abandoned = true;
+    if (req.names_memory()) ++given_up_;
     ++counters_.abandoned;
     trace(req.xid, "abandoned");
 }
@@ -296,11 +303,15 @@ Result<sunrpc::Payload> TransportImpl::get_payload(std::uint32_t bytes) noexcept
     if (bytes > limits_.max_payload) return Error{Errc::too_big, 0, "payload"};
     auto payload = payloads_->get(bytes, *this);
     if (!payload && payload.error().code == Errc::again) {
-        payload_wanted_ = true;
-        payload_home_ = false;
+        want_payload();
         ++counters_.waited_for_payload;
     }
     return payload;
+}
+
+// What came home for somebody else who waits already is still to be told.
+void TransportImpl::want_payload() noexcept {
+    if (!std::exchange(payload_wanted_, true)) payload_home_ = false;
 }
 
 void TransportImpl::release_payload(void* cookie) noexcept {
@@ -322,8 +333,7 @@ Result<void> TransportImpl::deregister_memory(std::span<std::byte> memory) noexc
     if (slot == nullptr) return Error{Errc::invalid_argument, 0, "memory that is not registered"};
     PayloadPool::withdraw(*slot);
     if (slot->pins > 0) {
-        payload_wanted_ = true;
-        payload_home_ = false;
+        want_payload();
         return Error{Errc::again, 0, "a call in flight names this memory"};
     }
     NR_TRY(io_->deregister_memory(memory));
@@ -344,7 +354,23 @@ PlanLimits TransportImpl::plan_limits() const noexcept {
             .send_sges = counts_.send_sges};
 }
 
-// The caller's side of the contract. Errc::invalid_argument.
+// Its key lives until the reply, so that its peer may still place bytes where `rqst` has its own,
+// or read them. Two calls that only send the same bytes of a Payload are one that is tried again.
+Result<void> TransportImpl::check_given_up(const sunrpc::Rqst& rqst) noexcept {
+    if (given_up_ == 0) return {};
+    for (const Req& old : active_) {
+        if (!old.abandoned || (old.send_done && old.exposure_count == 0)) continue;
+        const std::span<const std::byte> payload = rqst.call.payload, room = rqst.result_room;
+        const bool sends_own = old.pins[0] != nullptr && !old.pins[0]->list;
+        if (overlap(old.result_room, room) || overlap(old.result_room, payload) ||
+            overlap(old.call.payload, room) || (sends_own && overlap(old.call.payload, payload))) {
+            return Error{Errc::invalid_argument, 0, "memory that a call given up still names"};
+        }
+    }
+    return {};
+}
+
+// The caller's side of the contract. Errc::invalid_argument; Errc::too_big.
 Result<void> TransportImpl::check_call(Req& req) noexcept {
     const sunrpc::XdrBuf& call = req.call;
     if (!lies_in(call.head, req.head_room) || !lies_in(call.tail, req.head_room)) {
@@ -359,8 +385,10 @@ Result<void> TransportImpl::check_call(Req& req) noexcept {
         if (!used[i].empty() && payloads_->find(used[i]) == nullptr) {
             return Error{Errc::invalid_argument, 0, "a payload that is not this transport's"};
         }
+        // Memory of the caller's own may be larger than what sizes_of can say.
+        if (used[i].size() > limits_.max_payload) return Error{Errc::too_big, 0, "payload"};
     }
-    return {};
+    return check_given_up(req);
 }
 
 Result<void> TransportImpl::send(sunrpc::Rqst& rqst) noexcept {

@@ -67,6 +67,7 @@ class TransportImpl final : public Transport {
     void put_rqst(sunrpc::Rqst& rqst) noexcept override;
     Result<sunrpc::Payload> get_payload(std::uint32_t bytes) noexcept override;
     Result<void> send(sunrpc::Rqst& rqst) noexcept override;
+    Result<void> check_given_up(const sunrpc::Rqst& rqst) noexcept override;
     void on_slot(void (*wake)(void*) noexcept, void* arg) noexcept override;
     bool connected() const noexcept override { return up_ && endpoint_->connected(); }
     void close() noexcept override;
@@ -118,6 +119,7 @@ class TransportImpl final : public Transport {
     PlanLimits plan_limits() const noexcept;
     Result<void> check_call(Req& req) noexcept;
     void release(Req& req) noexcept;
+    void want_payload() noexcept;
     void on_payload_home() noexcept;
 
     // progress.cpp: what happens by itself, in order.
@@ -236,6 +238,7 @@ class TransportImpl final : public Transport {
     Prng delays_;
     rpcrdma::ParsedHeader parsed_;
 
+    std::uint32_t given_up_ = 0;  // calls that were abandoned, are active, and name memory
     bool slot_wanted_ = false, payload_wanted_ = false;  // somebody was told `again`
     bool payload_home_ = false;                          // since then
     void (*wake_)(void*) noexcept = nullptr;

@@ -37,7 +37,10 @@ class FileReader {
         std::uint32_t block = 0;      // bytes of one READ; 0: the client's read size
         // Memory that was registered with the client's transport (Xprt::register_memory): the byte
         // at `offset` of the file goes to its first, and no more is read than it holds. The slots'
-        // data lie there and stay after consumed(). Empty: payload memory of the transport.
+        // data lie there and stay after consumed(). Empty: payload memory of the transport. When a
+        // READ was given up (timed out) the server may still write its bytes into it until it
+        // answers, or the connection ends: until then the memory is not free to be used otherwise,
+        // Xprt::deregister_memory says `again`, and another READ into these bytes is refused.
         std::span<std::byte> into{};
     };
     // No READ begins so many blocks, times the depth, behind one that is not done: all before that

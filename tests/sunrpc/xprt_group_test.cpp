@@ -409,7 +409,7 @@ TEST_F(XprtGroupTest, CallersMemoryIsRegisteredWithEachAndItsCallsAreSpread) {
     std::array<std::uint32_t, 3> seen{};
     std::vector<Rqst*> taken;
     for (int i = 0; i < 6; ++i) {
-        auto rqst = group->get_rqst_with(100, memory.data() + 5);
+        auto rqst = group->get_rqst_with(100, memory.data() + 5, nullptr);
         ASSERT_TRUE(rqst);
         ++seen.at((*rqst)->connection);
         taken.push_back(*rqst);
@@ -426,6 +426,56 @@ TEST_F(XprtGroupTest, CallersMemoryIsRegisteredWithEachAndItsCallsAreSpread) {
     xprts[1]->memory_in_use = false;
     EXPECT_TRUE(group->deregister_memory(memory));
     EXPECT_EQ(group->deregister_memory(memory).error().code, Errc::invalid_argument);
+}
+
+// Both kinds of memory in one call: it goes by the Payload's member, each time.
+TEST_F(XprtGroupTest, CallWithAPayloadAndARoomInCallersMemoryGoesByThePayload) {
+    make(2);
+    std::vector<std::byte> memory(kBytes);
+    ASSERT_TRUE(group->register_memory(memory));
+    Result<Payload> payload = group->get_payload(kBytes);
+    ASSERT_TRUE(payload);
+    const std::uint32_t owner = xprts[0]->owns(payload->memory()) ? 0 : 1;
+    const std::byte* const pieces[] = {payload->memory().data(), memory.data()};
+    for (std::size_t i = 0; i < 6; ++i) {
+        auto rqst = group->get_rqst_with(100, pieces[i % 2], pieces[(i + 1) % 2]);
+        ASSERT_TRUE(rqst);
+        EXPECT_EQ((*rqst)->connection, owner) << i;
+        group->put_rqst(**rqst);
+    }
+    for (std::uint32_t i = 0; i < 6; ++i) {
+        Result<Payload> from = group->get_payload(kBytes);
+        ASSERT_TRUE(from);
+        auto& call = *calls.emplace_back(std::make_unique<WriteCall>());
+        call.proc = &table.at(blob::write).info;
+        call.fill(*std::move(from), i);
+        call.result_room = memory;
+        ASSERT_TRUE(clnt->call(call));
+    }
+    ASSERT_TRUE(world.run_until([this] { return all_done(); }));
+    for (const auto& call : calls)
+        EXPECT_TRUE(call->good());
+    EXPECT_TRUE(group->deregister_memory(memory));
+}
+
+// The next call may be another member's.
+TEST_F(XprtGroupTest, CallersMemoryThatACallGivenUpNamesIsRefusedByAll) {
+    make(3);
+    std::vector<std::byte> memory(kBytes);
+    ASSERT_TRUE(group->register_memory(memory));
+    xprts[1]->given_up = memory;
+    for (int i = 0; i < 3; ++i) {
+        auto rqst = group->get_rqst_with(100, nullptr, memory.data());
+        ASSERT_TRUE(rqst);
+        (*rqst)->result_room = memory;
+        (*rqst)->complete = [](Rqst&, Result<void>) noexcept {};
+        // That member asks itself.
+        if ((*rqst)->connection != 1) {
+            EXPECT_EQ(group->send(**rqst).error().code, Errc::invalid_argument);
+        }
+        group->put_rqst(**rqst);
+    }
+    EXPECT_TRUE(group->deregister_memory(memory));
 }
 
 TEST_F(XprtGroupTest, CallersMemoryThatOneRefusesIsWithNone) {

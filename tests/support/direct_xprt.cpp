@@ -203,6 +203,11 @@ Result<void> DirectXprt::deregister_memory(std::span<std::byte> memory) noexcept
     return {};
 }
 
+Result<void> DirectXprt::check_given_up(const sunrpc::Rqst& rqst) noexcept {
+    if (given_up.empty() || rqst.result_room.data() != given_up.data()) return {};
+    return Error{Errc::invalid_argument, 0, "given up"};
+}
+
 bool DirectXprt::owns(std::span<const std::byte> payload) const noexcept {
     const std::uint64_t offset = address_of(payload.data()) - address_of(runs_.data());
     return offset < runs_.size() && payload.size() <= runs_.size() - offset;

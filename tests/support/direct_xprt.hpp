@@ -71,6 +71,8 @@ class DirectXprt final : public sunrpc::Xprt {
     // Memory of the caller's own; whether it is refused, or said to be in use.
     std::vector<std::span<std::byte>> registered;
     bool refuse_memory = false, memory_in_use = false;
+    Result<void> check_given_up(const sunrpc::Rqst& rqst) noexcept override;
+    std::span<const std::byte> given_up;  // named by a call that was given up
 
     // Ends the connection: what is in flight gets Errc::reconnect.
     void disconnect() noexcept { fail_all(Error{Errc::reconnect, 0, "direct transport"}); }

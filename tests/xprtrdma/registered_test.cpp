@@ -1,4 +1,5 @@
 #include <cstring>
+#include <sys/mman.h>
 
 #include "tests/xprtrdma/client_fixture.hpp"
 
@@ -12,6 +13,14 @@ class Registered : public ClientFixture {
     void start_registered(const RawOptions& raw = {}) {
         start_connected(raw);
         ASSERT_TRUE(transport_->register_memory(memory_));
+    }
+    // Until more than one credit is granted.
+    void warm() {
+        answer_inline();
+        const Calls first = send_many(1, 1000);
+        ASSERT_TRUE(run_until([&] { return all_done(first); }));
+        peer().script = nullptr;
+        peer().inbox.clear();
     }
     // A place without any alignment.
     std::span<std::byte> room(std::size_t bytes = 100'001) {
@@ -170,6 +179,123 @@ TEST_F(Registered, AbandonedCallKeepsItUntilItsReply) {
     });
     ASSERT_TRUE(run_until([&] { return refused; }));
     EXPECT_TRUE(untouched(memory_));
+}
+
+// The slow server's bytes would overwrite those of the new call, or be read for them.
+TEST_F(Registered, WhatAnAbandonedCallNamesIsRefusedUntilItsReply) {
+    start_registered();
+    warm();
+    auto payload = transport_->get_payload(8192);
+    ASSERT_TRUE(payload);
+    auto read = send_read(5, room(8192));
+    TestCall write(*transport_);
+    ASSERT_TRUE(write.prepare(6, 100));
+    write.rqst->call.payload = std::span(memory_).subspan(100'000, 8192);
+    ASSERT_TRUE(write.send());
+    ASSERT_TRUE(run_until([&] { return peer().inbox.size() == 2; }));
+    read->put();
+    write.put();
+    const auto outcome = [&](std::span<std::byte> sent, std::span<std::byte> placed) {
+        TestCall call(*transport_);
+        EXPECT_TRUE(call.prepare(7, 100));
+        call.rqst->call.payload = sent;
+        call.rqst->result_room = placed;
+        const auto done = call.send();
+        if (done) {
+            EXPECT_TRUE(run_until([&] { return call.done(); }));
+        }
+        return done ? Errc::closed : done.error().code;  // closed: it went well
+    };
+    const std::span<std::byte> all(memory_);
+    const auto last_read = all.subspan(1003 + 8191, 1), last_sent = all.subspan(100'000 + 8191, 4);
+    EXPECT_EQ(outcome({}, last_read), Errc::invalid_argument);
+    EXPECT_EQ(outcome(last_read, {}), Errc::invalid_argument);
+    EXPECT_EQ(outcome({}, last_sent), Errc::invalid_argument);
+    EXPECT_EQ(outcome(last_sent, {}), Errc::invalid_argument);
+    const SeenCall seen_read(peer().inbox[0]), seen_write(peer().inbox[1]);
+    answer_inline();
+    EXPECT_EQ(outcome(all.subspan(1003 + 8192, 4), all.subspan(999, 4)), Errc::closed);
+    EXPECT_EQ(outcome(payload->memory(), {}), Errc::closed);
+    peer().send(msg_reply(seen_read, 8192));
+    peer().send(inline_reply(seen_write.header.xid));
+    ASSERT_TRUE(run_until([&] { return transport_->counters().late_replies == 2; }));
+    ASSERT_TRUE(run_until([&] { return outcome(last_sent, last_read) == Errc::closed; }));
+    EXPECT_TRUE(transport_->deregister_memory(memory_));
+}
+
+// A Payload that its caller kept: a call is tried again from it, and nothing else.
+TEST_F(Registered, PayloadOfAnAbandonedCallIsSentAgainButNotPlacedInto) {
+    start_connected();
+    warm();
+    auto payload = transport_->get_payload(8192);
+    ASSERT_TRUE(payload);
+    TestCall first(*transport_);
+    ASSERT_TRUE(first.prepare(5, 100));
+    first.rqst->call.payload = payload->memory();
+    ASSERT_TRUE(first.send());
+    ASSERT_TRUE(run_until([&] { return !peer().inbox.empty(); }));
+    first.put();
+    TestCall next(*transport_);
+    ASSERT_TRUE(next.prepare(6, 100));
+    next.rqst->result_room = payload->memory();
+    EXPECT_EQ(next.send().error().code, Errc::invalid_argument);
+    next.rqst->result_room = {};
+    next.rqst->call.payload = payload->memory();
+    answer_inline();
+    ASSERT_TRUE(next.send());
+    ASSERT_TRUE(run_until([&] { return next.done(); }));
+    EXPECT_TRUE(next.ok());
+}
+
+// Who waits for a payload is told of one that came home, whatever others ask for meanwhile.
+TEST_F(Registered, GivingBackInVainTakesNoWakeUpOfOthers) {
+    start_registered();
+    auto call = send_read(5, room(8192));
+    ASSERT_TRUE(run_until([&] { return !peer().inbox.empty(); }));
+    std::vector<sunrpc::Payload> held;
+    for (;;) {
+        auto payload = transport_->get_payload(1 << 20);
+        if (!payload) break;
+        held.push_back(*std::move(payload));
+    }
+    Waiter waiter;
+    transport_->wait_for_slot(waiter);
+    held.pop_back();
+    EXPECT_EQ(transport_->deregister_memory(memory_).error().code, Errc::again);
+    EXPECT_TRUE(run_until([&] { return waiter.woken > 0; }, kNsPerSec));
+    // And what another did not find.
+    held.push_back(*transport_->get_payload(1 << 20));
+    ASSERT_FALSE(transport_->get_payload(1 << 20));
+    transport_->wait_for_slot(waiter);
+    held.pop_back();
+    held.push_back(*transport_->get_payload(1 << 20));
+    ASSERT_FALSE(transport_->get_payload(1 << 20));
+    EXPECT_TRUE(run_until([&] { return waiter.woken > 1; }, kNsPerSec));
+}
+
+// Sizes on the wire have 32 bits; those of memory have not.
+TEST_F(Registered, CallOfMoreThanFourGibibytesIsTooBig) {
+    constexpr std::size_t kSize = (std::size_t{1} << 32) + 8192;
+    void* const mapped = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(mapped, MAP_FAILED);
+    const std::span<std::byte> huge(static_cast<std::byte*>(mapped), kSize);
+    start_connected();
+    ASSERT_TRUE(transport_->register_memory(huge));
+    TestCall call(*transport_);
+    ASSERT_TRUE(call.prepare(5, 100));
+    call.rqst->call.payload = huge;
+    EXPECT_EQ(call.send().error().code, Errc::too_big);
+    call.rqst->call.payload = {};
+    call.rqst->result_room = huge;
+    EXPECT_EQ(call.send().error().code, Errc::too_big);
+    call.rqst->result_room = huge.last(4096);
+    answer_inline();
+    EXPECT_TRUE(call.send());
+    EXPECT_TRUE(run_until([&] { return call.done(); }));
+    call.put();
+    EXPECT_TRUE(transport_->deregister_memory(huge));
+    EXPECT_EQ(::munmap(mapped, kSize), 0);
 }
 
 TEST_F(Registered, AbandonedCallKeepsItUntilTheConnectionEnds) {
