@@ -24,6 +24,7 @@ namespace nfsrdma::verbs::softroce {
 namespace {
 constexpr std::uint32_t kPmtuMin = 256, kPmtuMax = 4096;
 constexpr std::uint64_t kWindowMin = std::uint64_t{16} * 1024;
+constexpr std::uint8_t kAckTurnsMax = 2;
 }  // namespace
 
 template <class Wqe>
@@ -294,15 +295,19 @@ bool SoftQp::advance(const Sge* sges, std::uint32_t count, SgeCursor& at,
 
 SoftQp::Left SoftQp::transmit(Budget requests, Budget answers) noexcept {
     if (state_ != State::ready) return Left::nothing;
-    const std::uint32_t budget = requests.bytes;
+    const std::uint32_t budget = requests.bytes, cursor = req_.cursor_wqe;
     const bool more_requests = transmit_requests(requests);
     if (state_ != State::ready) return Left::nothing;
     // Not in the midst of a message, whose sender may have no window left.
     const bool ack_alone = resp_.answer == Answer::ack && resp_.message == OpKind::unknown &&
                            resp_.read_count == 0 && requests.bytes == budget;
-    if (ack_alone && device_.options().acks_wait && !std::exchange(ack_waited_, true))
+    if (ack_alone && device_.options().acks_wait && ack_turns_ < kAckTurnsMax) {
+        // What ran locally ends in the next turn, and only then what it belongs to.
+        const bool ran_local = req_.cursor_wqe != cursor;
+        ack_turns_ = ran_local && ack_turns_ == 0 ? 1 : kAckTurnsMax;
         return Left::ack;
-    ack_waited_ = false;
+    }
+    ack_turns_ = 0;
     const bool more_answers = transmit_answers(answers);
     return state_ == State::ready && (more_requests || more_answers) ? Left::more : Left::nothing;
 }

@@ -302,7 +302,7 @@ class SoftQp final : public QueuePair,
     WorkQueue<RecvWqe> rq_;
     Requester req_;
     Responder resp_;
-    bool ack_waited_ = false;  // for a turn: the acknowledgement that is owed
+    std::uint8_t ack_turns_ = 0;  // of kAckTurnsMax: that the owed acknowledgement has waited
     QpTimer timer_;
 };
 

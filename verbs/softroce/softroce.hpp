@@ -20,8 +20,9 @@ struct SoftOptions {
     std::uint32_t loop_index = 0,
                   loop_count =
                       1;  // QPN steering: low byte of the QPN modulo loop_count == loop_index
-    // An acknowledgement that nothing goes with waits for one more turn of the loop: where answers,
-    // and next requests, are made between turns, it goes with them.
+    // An acknowledgement that nothing goes with waits for one more turn of the loop, or for two
+    // when a local operation ran in the first: where answers, and next requests, are made between
+    // turns, it goes with them.
     bool acks_wait = false;
     FaultSpec faults{};            // of this device and its way to others; none by default
     std::uint64_t fault_seed = 1;  // of what is drawn for them

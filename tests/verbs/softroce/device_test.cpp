@@ -156,6 +156,28 @@ TEST(Device, AcknowledgementsThatWaitGoWithTheReply) {
     EXPECT_TRUE(w.run_until_logged(w.a, 2) && w.run_until_logged(w.b, 2));
 }
 
+// As a client's call ends when the key of its memory is gone: one turn after the reply came.
+TEST(Device, AcknowledgementsWaitForWhatRanLocally) {
+    for (const bool local : {false, true}) {
+        WorldOptions o;
+        o.soft.acks_wait = true;
+        World w(o);
+        const auto mr = w.b.fast(8192, 100, Access::remote_read);
+        ASSERT_TRUE(w.b.recv(1, {w.b.sge(0, 4096)}));
+        ASSERT_TRUE(w.a.post(SendOp::send, 2, {w.a.sge(0, 100)}));
+        while (w.a.device->wire().counters().tx_packets == 0)
+            w.loop->run_once(0);
+        if (local) {
+            ASSERT_TRUE(w.b.post_local(SendOp::reg_mr, 3, *mr, mr->rkey()));
+        }
+        ASSERT_TRUE(w.run_until_logged(w.b, local ? 2 : 1));
+        EXPECT_EQ(w.b.device->wire().counters().tx_packets, 0u);
+        w.loop->run_once(0);
+        EXPECT_EQ(w.b.device->wire().counters().tx_packets, 1u);
+        ASSERT_TRUE(w.run_until_logged(w.a, 1));
+    }
+}
+
 // A sender whose window is full is not kept waiting.
 TEST(Device, AcknowledgementsInTheMidstOfAMessageDoNotWait) {
     std::array<std::uint64_t, 2> took{};
