@@ -142,6 +142,7 @@ svcrdma::ServerOptions server_options(const Options& options) noexcept {
 devices::Request server_request(const Options& options, const SockAddr& local) {
     devices::Request request = request_of(options, local);
     request.passive = true;
+    request.acks_wait = true;  // replies are made between turns, too
     request.bind = options.bind;
     if (request.bind && request.bind->port() == 0)
         request.bind = request.bind->with_port(verbs::softroce::kRoceV2Port);
