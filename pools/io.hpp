@@ -171,7 +171,9 @@ class Io {
     // into, pushed from and sent like arena memory. Registering is slow (it pins the pages) and
     // allocates: for memory that is used often. Errc::invalid_argument: empty, or registered
     // already in part; Errc::too_big: Regions::kRegionsMax; Errc::system: what the device said.
-    // With Registration::fixed the peer can reach all of it for as long as it is registered.
+    // One exposure or transfer names at most RegionUse::kDistinctMax different runs, however many
+    // pieces of each. With Registration::fixed the peer can reach all of it for as long as it is
+    // registered.
     Result<void> register_memory(std::span<std::byte> memory);
     // Takes it back: exactly what was registered. On success the device and the peer reach it no
     // more, and it is the user's to free. Errc::again: an exposure or a transfer that is not home
@@ -189,7 +191,8 @@ class Io {
     // The peer may read (write) exactly `memory`. The binding work requests are put in front of
     // `then`, whose first own request gets the fence flag; nothing is posted. expose_write with
     // several runs: each boundary page-aligned. Errc::invalid_argument: memory that is neither
-    // the arena's nor registered.
+    // the arena's nor registered; Errc::too_big: pieces of more than RegionUse::kDistinctMax
+    // registered runs.
     Result<Lease<Exposure>> expose_read(Runs memory, verbs::WrChain& then) noexcept;
     Result<Lease<Exposure>> expose_write(Runs memory, verbs::WrChain& then) noexcept;
     // Not posted after all: the keys go home unbound.
@@ -206,8 +209,9 @@ class Io {
     void fence(Exposure& exposure, void (*then)(Exposure&, bool ok) noexcept) noexcept;
 
     // RDMA READ `from` into `memory` / RDMA WRITE `memory` to `to`; lengths must be equal in sum
-    // (shorter memory is a bug). A pull is posted by post_pull. A push is a chain that the caller
-    // splices in front of its SEND (append_to), released after that SEND's completion.
+    // (shorter memory is a bug). Errc::too_big as for expose_read. A pull is posted by post_pull. A
+    // push is a chain that the caller splices in front of its SEND (append_to), released after that
+    // SEND's completion.
     Result<Lease<Transfer>> pull(std::span<const RemoteRun> from, Runs memory) noexcept;
     void post_pull(Transfer& transfer) noexcept;  // Transfer::done tells; waits FIFO for read depth
                                                   // and send room

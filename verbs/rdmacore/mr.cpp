@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "base/assert.hpp"
@@ -33,6 +34,10 @@ bool misplaced(const std::byte* page, std::uint32_t page_size) noexcept {
     return page == nullptr || (address_of(page) & (page_size - 1)) != 0;
 }
 
+bool begins_behind(std::uint64_t at, const RdmaMr* region) noexcept {
+    return at < region->begin();
+}
+
 }  // namespace
 
 const char* to_string(KeyState state) noexcept {
@@ -59,6 +64,10 @@ RdmaMr::~RdmaMr() {
     pd_.forget(*this);
     if (const int error = ibv_dereg_mr(&mr_); error != 0)
         log::error("ibv_dereg_mr: error {}: a window is still bound to the region", error);
+}
+
+std::uint64_t RdmaMr::begin() const noexcept {
+    return address_of(mr_.addr);
 }
 
 bool RdmaMr::contains(std::uint64_t addr, std::uint64_t length) const noexcept {
@@ -305,7 +314,9 @@ Result<std::unique_ptr<Mr>> RdmaPd::register_memory(std::span<std::byte> memory,
     NR_TRY_ASSIGN(ibv_mr* const mr,
                   reg_mr(address_of(memory.data()), memory.size(), region_access(access, windows)));
     auto region = std::make_unique<RdmaMr>(*this, *mr, access);
-    regions_.push_back(region.get());
+    regions_.insert(
+        std::upper_bound(regions_.begin(), regions_.end(), region->begin(), begins_behind),
+        region.get());
     return std::unique_ptr<Mr>(std::move(region));
 }
 
@@ -331,9 +342,11 @@ Result<std::unique_ptr<FastMr>> RdmaPd::alloc_fast_mr(std::uint32_t pages_max) {
 }
 
 RdmaMr* RdmaPd::find_region(std::uint64_t addr, std::uint64_t length) const noexcept {
-    const auto at = std::find_if(regions_.begin(), regions_.end(),
+    const auto behind = std::upper_bound(regions_.begin(), regions_.end(), addr, begins_behind);
+    // The first one asked, but where one region lies within another.
+    const auto at = std::find_if(std::make_reverse_iterator(behind), regions_.rend(),
                                  [&](const RdmaMr* mr) { return mr->contains(addr, length); });
-    return at == regions_.end() ? nullptr : *at;
+    return at == regions_.rend() ? nullptr : *at;
 }
 
 void RdmaPd::forget(const RdmaMr& mr) noexcept {

@@ -31,6 +31,7 @@ class RdmaMr final : public Mr {
     Rkey rkey() const noexcept override { return rkey_; }
 
     ibv_mr& handle() const noexcept { return mr_; }
+    std::uint64_t begin() const noexcept;
     bool contains(std::uint64_t addr, std::uint64_t length) const noexcept;
     bool writable() const noexcept { return writable_; }
 
@@ -199,8 +200,8 @@ class RdmaPd final : public ProtectionDomain {
     static constexpr std::uint32_t kBuckets = 1024;
     RdmaDevice& device_;
     PdHandle pd_;
-    std::vector<RdmaMr*> regions_;
-    std::vector<BoundMr*> keys_;  // by the upper 24 bits of their keys
+    std::vector<RdmaMr*> regions_;  // by address; one may lie within another
+    std::vector<BoundMr*> keys_;    // by the upper 24 bits of their keys
 };
 
 }  // namespace nfsrdma::verbs::rdmacore
