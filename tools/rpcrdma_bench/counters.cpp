@@ -86,6 +86,7 @@ CounterResult count(NfsLoad& load, const BenchServer& server) {
                        static_cast<double>(allocations.at_end - allocations.at_start) / kCounted);
         }
     }
+    if (!server.counts_allocations()) worst.allocs_per_rpc = -1;
     worst.ok = true;
     return worst;
 }

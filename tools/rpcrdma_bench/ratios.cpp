@@ -11,6 +11,7 @@
 #include <sstream>
 #include <sys/resource.h>
 #include <thread>
+#include <type_traits>
 #include <unistd.h>
 
 #include "tools/rpcrdma_bench/counters.hpp"
@@ -21,7 +22,6 @@
 #include "tools/rpcrdma_bench/server.hpp"
 #include "tools/rpcrdma_bench/tcp_baseline.hpp"
 #include "tools/rpcrdma_bench/tirpc_echo.hpp"
-#include "tools/rpcrdma_bench/tirpc_tcp.hpp"
 #include "tools/rpcrdma_bench/udp_baseline.hpp"
 #include "tools/rpcrdma_bench/udp_spin.hpp"
 
@@ -50,6 +50,8 @@ class Baseline {
         if constexpr (requires { Client::create(address, port, address); }) {
             auto made = Client::create(address, port, random_loopback());
             if (made) client_ = *std::move(made);
+        } else if constexpr (std::is_same_v<Client, EchoClient>) {
+            client_ = std::make_unique<Client>(EchoWay::tcp, address, port, random_loopback());
         } else {
             client_ = std::make_unique<Client>(address, port);
         }
@@ -92,7 +94,7 @@ class Bench {
     Baseline<TcpStreamClient> tcp_{"tcp"};
     Baseline<DeviceClient> device_{"device"};
     Baseline<UdpSpinClient> spin_{"udp-spin"};
-    Baseline<TirpcTcpClient> tirpc_{"tirpc"};
+    Baseline<EchoClient> tirpc_{"tirpc-echo-tcp"};
     std::unique_ptr<BenchServer> server_;
     std::unique_ptr<NfsLoad> bound_, fixed_;
     std::optional<CounterResult> counted_;
@@ -198,7 +200,7 @@ void Bench::rtt_rows(const std::string& name) {
         return spin_.get() == nullptr ? -1 : spin_.get()->round_trip(s);
     };
     const Load tirpc_rtt = [this](double s) {
-        return tirpc_.get() == nullptr ? -1 : tirpc_.get()->round_trip(s);
+        return tirpc_.get() == nullptr ? -1 : 1 / tirpc_.get()->rate(0, s);
     };
     if (name == "null_rtt_vs_udp_spin")
         print(measure_pairs(name, "s", null_rtt, spin_rtt, options_.pairs));
@@ -289,9 +291,9 @@ int run_role(const std::string& role, const std::string& address) {
     if (role == "tcp") return serve_tcp_stream(address);
     if (role == "device") return serve_device(address);
     if (role == "udp-spin") return serve_udp_spin(address);
-    if (role == "tirpc") return serve_tirpc_tcp(address);
     if (role == "tirpc-echo-tcp") return serve_echo(EchoWay::tcp, address);
     if (role == "tirpc-echo-rdma") return serve_echo(EchoWay::rdma, address);
+    if (role == "tirpc-echo-rdma-whole") return serve_echo(EchoWay::rdma_whole, address);
     if (role == "tirpc-echo-rdma-zero-copy") return serve_echo(EchoWay::rdma_zero_copy, address);
     return -1;
 }

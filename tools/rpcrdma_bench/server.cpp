@@ -38,16 +38,20 @@ Result<std::unique_ptr<BenchServer>> BenchServer::start() {
     }
     file.close();
     if (!file) return Error{Errc::system, ENOSPC, "fill the file to read"};
+    std::vector<std::pair<std::string, std::string>> environment;
+    const std::string interposer = program_folder() + "/librpcrdma-bench-allocs.so";
+    server->counts_allocations_ = access(interposer.c_str(), R_OK) == 0;
+    if (server->counts_allocations_) {
+        environment = {{"LD_PRELOAD", interposer},
+                       {"NR_ALLOC_COUNT_FILE", server->allocations_.path()}};
+    }
     const std::string address = random_loopback();
     NR_TRY_ASSIGN(server->address_, SockAddr::parse(address, 20049));
-    NR_TRY_ASSIGN(
-        PeerProcess process,
-        PeerProcess::start(
-            {.program = "nfsrdmad",
-             .arguments = {"--export", folder, "--listen", address, "--stats-json",
-                           server->stats_file_},
-             .environment = {{"LD_PRELOAD", program_folder() + "/librpcrdma-bench-allocs.so"},
-                             {"NR_ALLOC_COUNT_FILE", server->allocations_.path()}}}));
+    NR_TRY_ASSIGN(PeerProcess process,
+                  PeerProcess::start({.program = "nfsrdmad",
+                                      .arguments = {"--export", folder, "--listen", address,
+                                                    "--stats-json", server->stats_file_},
+                                      .environment = std::move(environment)}));
     server->process_ = std::make_unique<PeerProcess>(std::move(process));
     return server;
 }

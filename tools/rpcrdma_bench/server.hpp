@@ -22,6 +22,9 @@ class BenchServer {
     const SockAddr& address() const { return address_; }
     const std::string& export_path() const { return path_; }
     double cpu_seconds() const;
+    // What is preloaded into the server to count them stands beside the programs of a build, and is
+    // not installed.
+    bool counts_allocations() const noexcept { return counts_allocations_; }
     std::uint64_t allocations() const { return allocations_.count(); }
     // The server's statistics as it writes them on SIGUSR1: one JSON object. Empty when it does not
     // answer.
@@ -30,6 +33,7 @@ class BenchServer {
   private:
     BenchServer() = default;
     PeerAllocations allocations_;
+    bool counts_allocations_ = false;
     std::string path_, stats_file_;
     SockAddr address_;
     std::unique_ptr<PeerProcess> process_;

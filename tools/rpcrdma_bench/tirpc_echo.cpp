@@ -17,10 +17,11 @@
 namespace nfsrdma::bench {
 namespace {
 
-constexpr rpcprog_t kProgram = 0x2000009A;
+constexpr rpcprog_t kProgram = 0x2000009A, kNoTableProgram = 0x2000009B;
 constexpr rpcvers_t kVersion = 1;
 constexpr rpcproc_t kNull = 0, kEcho = 1;
 constexpr u_int kBytesMax = 1u << 20;
+constexpr std::uint32_t kHeadersMax = 1u << 16;  // beside the item, of a message that goes whole
 
 // What rpcgen makes of `typedef opaque blob<1048576>`.
 struct Blob {
@@ -44,9 +45,13 @@ std::uint32_t rest_max(const void* /*args*/) {
     return 16;
 }
 
+rpcprog_t program_of(EchoWay way) {
+    return way == EchoWay::rdma_whole ? kNoTableProgram : kProgram;
+}
+
 bool register_table() {
     static const std::array<rpcrdma_proc, 1> procs = {
-        {{kEcho, RPCRDMA_DDP(Blob, value), RPCRDMA_DDP(Blob, value), item_max, rest_max}}};
+        {{kEcho, RPCRDMA_DDP_IN_PLACE(Blob, value), RPCRDMA_DDP_IN_PLACE(Blob, value), item_max, rest_max}}};
     const rpcrdma_ulb ulb RPCRDMA_ULB(kProgram, kVersion, procs.size(), procs.data());
     const int failed = rpcrdma_ulb_register(&ulb);
     return failed == 0 || failed == EEXIST;
@@ -99,6 +104,7 @@ CLIENT* connect_tcp(const std::string& address, int port) {
 rpcrdma_opts rdma_options(EchoWay way) {
     rpcrdma_opts options = RPCRDMA_OPTS_INIT;
     if (way == EchoWay::rdma_zero_copy) options.flags = RPCRDMA_ZERO_COPY;
+    if (way == EchoWay::rdma_whole) options.max_message = kBytesMax + kHeadersMax;
     return options;
 }
 
@@ -116,7 +122,7 @@ int serve_echo(EchoWay way, const std::string& address) {
     if (!register_table()) return 1;
     SVCXPRT* const xprt =
         way == EchoWay::tcp ? listen_tcp(address, port) : listen_rdma(way, address, port);
-    if (xprt == nullptr || !svc_reg(xprt, kProgram, kVersion, dispatch, nullptr)) {
+    if (xprt == nullptr || !svc_reg(xprt, program_of(way), kVersion, dispatch, nullptr)) {
         (void)std::fprintf(stderr, "rpcrdma-bench: no listener; %s\n", rpcrdma_strerror());
         return 1;
     }
@@ -137,7 +143,8 @@ EchoClient::EchoClient(EchoWay way, const std::string& address, int port, const 
     rpcrdma_opts options = rdma_options(way);
     options.bind = local.c_str();
     options.port = static_cast<std::uint16_t>(port);
-    if (register_table()) client_ = clnt_rdma_create(address.c_str(), kProgram, kVersion, &options);
+    if (register_table())
+        client_ = clnt_rdma_create(address.c_str(), program_of(way), kVersion, &options);
     if (client_ == nullptr)
         (void)std::fprintf(stderr, "rpcrdma-bench: no connection; %s\n", rpcrdma_strerror());
 }

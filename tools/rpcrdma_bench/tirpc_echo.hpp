@@ -5,10 +5,11 @@
 
 // A program of libtirpc that has two procedures, NULL and the echo of an `opaque<>`, as rpcgen
 // would make it: over libtirpc's TCP and over RDMA, by the same dispatch routine and the same
-// calls.
+// calls. Its item is in a table, by which it is placed by RDMA; by rdma_whole it is in none, and
+// long messages go whole: what a program has that changes no more than its create calls.
 namespace nfsrdma::bench {
 
-enum class EchoWay : std::uint8_t { tcp, rdma, rdma_zero_copy };
+enum class EchoWay : std::uint8_t { tcp, rdma, rdma_whole, rdma_zero_copy };
 
 // Roles of a child process (peer_process.hpp): print the port as the ready line and run svc_run
 // until SIGTERM.

@@ -15,15 +15,18 @@ namespace {
 struct Row {
     const char* name;
     std::uint32_t bytes;
-    bool zero_copy;
+    EchoWay way;
 };
-// The last two are not what a program has that changes no more than its create calls.
-constexpr std::array<Row, 5> kRows = {{
-    {"tirpc_null_vs_tcp", 0, false},
-    {"tirpc_64k_vs_tcp", 64 << 10, false},
-    {"tirpc_1m_vs_tcp", 1 << 20, false},
-    {"tirpc_64k_zero_copy_vs_tcp", 64 << 10, true},
-    {"tirpc_1m_zero_copy_vs_tcp", 1 << 20, true},
+// A program that changes no more than its create calls has the rows of NULL and `whole`; one that
+// registers a table as well (rpcrdma_ulb_register) those of plain sizes.
+constexpr std::array<Row, 7> kRows = {{
+    {"tirpc_null_vs_tcp", 0, EchoWay::rdma},
+    {"tirpc_64k_vs_tcp", 64 << 10, EchoWay::rdma},
+    {"tirpc_1m_vs_tcp", 1 << 20, EchoWay::rdma},
+    {"tirpc_64k_whole_vs_tcp", 64 << 10, EchoWay::rdma_whole},
+    {"tirpc_1m_whole_vs_tcp", 1 << 20, EchoWay::rdma_whole},
+    {"tirpc_64k_zero_copy_vs_tcp", 64 << 10, EchoWay::rdma_zero_copy},
+    {"tirpc_1m_zero_copy_vs_tcp", 1 << 20, EchoWay::rdma_zero_copy},
 }};
 
 // A server in a process of its own and a client here, by one way.
@@ -68,17 +71,20 @@ std::vector<std::string> tirpc_row_names() {
 
 int run_tirpc(const RatioOptions& options) {
     pin_to(kClientCpu);
-    Side tcp, rdma, zero_copy;
+    Side tcp, rdma, whole, zero_copy;
     if (!tcp.serve("tirpc-echo-tcp") || !rdma.serve("tirpc-echo-rdma") ||
-        !zero_copy.serve("tirpc-echo-rdma-zero-copy"))
+        !whole.serve("tirpc-echo-rdma-whole") || !zero_copy.serve("tirpc-echo-rdma-zero-copy"))
         return 1;
     tcp.connect(EchoWay::tcp);
     rdma.connect(EchoWay::rdma);
+    whole.connect(EchoWay::rdma_whole);
     zero_copy.connect(EchoWay::rdma_zero_copy);
     bool failed = false;
     for (const Row& row : kRows) {
         if (!options.wants(row.name)) continue;
-        const Side& ours = row.zero_copy ? zero_copy : rdma;
+        const Side& ours = row.way == EchoWay::rdma         ? rdma
+                           : row.way == EchoWay::rdma_whole ? whole
+                                                            : zero_copy;
         failed = !print(measure_pairs(row.name, "1/s", ours.load(row.bytes), tcp.load(row.bytes),
                                       options.pairs),
                         options.json) ||
