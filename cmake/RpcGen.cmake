@@ -1,12 +1,16 @@
-# rpcgen_add(<target> <file.x> [MT] [STUBS] [PREFIX text] [FLAGS ...]): a static C library of the header and the XDR routines, with its
+# rpcgen_add(<target> <file.x> [MT] [STUBS] [PREFIX text] [FOLDER path] [FLAGS ...]): a static C library of the header and the XDR routines, with its
 # header folder exported. PREFIX: of the routines' names in object files (prefix_xdr.cmake). STUBS: and rpcgen's client stubs and
-# dispatch routine; MT: those for many threads (rpcgen -M).
+# dispatch routine; MT: those for many threads (rpcgen -M). FOLDER: in front of the header's name where it is included.
 find_program(RPCGEN_EXECUTABLE rpcgen REQUIRED)   # Debian: rpcsvc-proto; it runs /lib/cpp or cpp from PATH (package cpp)
 function(rpcgen_add target xfile)
-  cmake_parse_arguments(A "MT;STUBS" "PREFIX" "FLAGS" ${ARGN})
+  cmake_parse_arguments(A "MT;STUBS" "PREFIX;FOLDER" "FLAGS" ${ARGN})
   get_filename_component(src ${xfile} ABSOLUTE)
   get_filename_component(base ${xfile} NAME_WE)
-  set(dir ${CMAKE_CURRENT_BINARY_DIR}/${target}.rpcgen)
+  set(include ${CMAKE_CURRENT_BINARY_DIR}/${target}.rpcgen)
+  set(dir ${include})
+  if(A_FOLDER)
+    set(dir ${include}/${A_FOLDER})
+  endif()
   file(MAKE_DIRECTORY ${dir})
   set(fl ${A_FLAGS})
   if(A_MT)
@@ -41,6 +45,6 @@ function(rpcgen_add target xfile)
   endforeach()
   add_library(${target} STATIC ${outs})
   set_source_files_properties(${outs} PROPERTIES COMPILE_OPTIONS "-w" LANGUAGE C)
-  target_include_directories(${target} PUBLIC ${dir})
+  target_include_directories(${target} PUBLIC ${include})
   target_link_libraries(${target} PUBLIC PkgConfig::TIRPC)
 endfunction()

@@ -5,7 +5,7 @@
 
 Exported are the functions of the C face, every class that a header defines, with all of its members, and every function that a
 header declares at namespace level. Templates and inline functions are the caller's own and are not. GENERATED are rpcgen's headers:
-of their XDR routines those that a header names. Fails where a header includes one that is not installed.
+of what they declare the XDR routines, which is all that there is of it. Fails where a header includes one that is not installed.
 """
 import os
 import re
@@ -81,8 +81,8 @@ def includes_of(text):
 
 
 def collect(root, generated, headers):
-    c, classes, functions = set(), set(), set()
-    xdr = {name for path in generated for name in re.findall(r"\bxdr_\w+", open(path).read())}
+    classes, functions = set(), set()
+    c = {"nfsrdma_" + name for path in generated for name in re.findall(r"\bextern\s+bool_t\s+(xdr_\w+)", open(path).read())}
     for header in headers:
         with open(os.path.join(root, header)) as file:
             text = file.read()
@@ -93,7 +93,6 @@ def collect(root, generated, headers):
         if header.endswith(".h"):
             c |= c_names(code)
             continue
-        c |= {"nfsrdma_" + name for name in re.findall(r"\bxdr_\w+", code) if name in xdr}
         more_classes, more_functions = cxx_names(code)
         classes |= more_classes
         functions |= more_functions

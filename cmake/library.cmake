@@ -27,7 +27,7 @@ set(nr_abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(nr_include ${CMAKE_INSTALL_INCLUDEDIR}/nfsrdma)
 get_target_property(nr_nfs_xdr_dir nr_nfs_xdr INTERFACE_INCLUDE_DIRECTORIES)
 get_target_property(nr_mount_xdr_dir nr_mount_xdr INTERFACE_INCLUDE_DIRECTORIES)
-set(nr_generated_headers ${nr_nfs_xdr_dir}/nfs3.h ${nr_mount_xdr_dir}/mount3.h)
+set(nr_generated_headers ${nr_nfs_xdr_dir}/nfs/rpcgen/nfs3.h ${nr_mount_xdr_dir}/nfs/rpcgen/mount3.h)
 
 set(map ${PROJECT_BINARY_DIR}/nfsrdma.map)
 list(TRANSFORM nr_installed_headers PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE header_paths)
@@ -65,7 +65,7 @@ foreach(header ${nr_installed_headers})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${nr_include}/${folder} COMPONENT dev)
 endforeach()
-install(FILES ${nr_generated_headers} DESTINATION ${nr_include} COMPONENT dev)
+install(FILES ${nr_generated_headers} DESTINATION ${nr_include}/nfs/rpcgen COMPONENT dev)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/libnfsrdma-dev COMPONENT dev OPTIONAL)
 
