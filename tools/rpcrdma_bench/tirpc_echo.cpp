@@ -51,7 +51,8 @@ rpcprog_t program_of(EchoWay way) {
 
 bool register_table() {
     static const std::array<rpcrdma_proc, 1> procs = {
-        {{kEcho, RPCRDMA_DDP_IN_PLACE(Blob, value), RPCRDMA_DDP_IN_PLACE(Blob, value), item_max, rest_max}}};
+        {{kEcho, RPCRDMA_DDP_IN_PLACE(Blob, value), RPCRDMA_DDP_IN_PLACE(Blob, value), item_max,
+          rest_max}}};
     const rpcrdma_ulb ulb RPCRDMA_ULB(kProgram, kVersion, procs.size(), procs.data());
     const int failed = rpcrdma_ulb_register(&ulb);
     return failed == 0 || failed == EEXIST;
