@@ -91,6 +91,7 @@ bool Driver::Hold::poll_for(Finished finished, void* arg, std::uint64_t deadline
     while (!finished(arg)) {
         if (driver_.asking_.load(std::memory_order_relaxed) != 0) return false;
         const std::uint32_t done = loop.run_once(0);
+        driver_.note_turn();
         if (done != 0) driver_.wake_finished();
         const std::uint64_t now = loop.now_ns();
         if (now >= deadline_ns) return finished(arg);
@@ -106,7 +107,6 @@ bool Driver::Hold::poll_for(Finished finished, void* arg, std::uint64_t deadline
 
 void Driver::acquire() noexcept {
     std::unique_lock<std::mutex> lock(mutex_);
-    ++uses_;
     if (!busy_) {
         busy_ = true;
         return;
@@ -153,6 +153,7 @@ bool Driver::drive(Finished finished, void* arg, std::uint64_t deadline_ns) noex
         }
         if (asking_.load() == 0) {
             static_cast<void>(loop_->run_once(deadline_ns - now));
+            note_turn();
             wake_finished();
             continue;
         }
@@ -202,7 +203,7 @@ void Driver::wake_finished() noexcept {
 
 void Driver::keep() noexcept {
     std::unique_lock<std::mutex> lock(mutex_);
-    std::uint64_t seen = uses_;
+    std::uint64_t seen = turns_.load(std::memory_order_relaxed);
     std::uint32_t looks = 0;  // in a row, at a loop that somebody holds all the while
     while (!ending_) {
         // While the loop is in use, a look now and then costs its users less than to tell.
@@ -213,7 +214,9 @@ void Driver::keep() noexcept {
             static_cast<void>(keeper_wake_.wait_for(lock, kKeeperLooks));
         }
         keeper_sleeps_ = false;
-        const bool used = std::exchange(seen, uses_) != uses_;
+        // Who held it and made no turn moved nothing on: what was to happen by itself still waits.
+        const std::uint64_t turns = turns_.load(std::memory_order_relaxed);
+        const bool used = std::exchange(seen, turns) != turns;
         looks = busy_ && !used ? looks + 1 : 0;
         if (ending_ || busy_ || (used && !keeper_turn_)) continue;
         busy_ = true;
@@ -222,7 +225,7 @@ void Driver::keep() noexcept {
         keep_driving();
         lock.lock();
         if (!give_away()) busy_ = false;
-        seen = uses_;
+        seen = turns_.load(std::memory_order_relaxed);
     }
 }
 

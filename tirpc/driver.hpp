@@ -18,9 +18,9 @@ namespace nfsrdma::tirpc {
 // Who waits for something drives the loop meanwhile; others that wait for theirs follow, asleep,
 // and are woken when it has come. Who asks for the loop gets it after the turn in progress. Who
 // leaves hands the loop to one that asks, or else to a follower. While nobody holds it, a keeper
-// thread looks each millisecond whether it was used meanwhile, and if not drives it itself, asleep
-// in it, until somebody asks: so timers, acknowledgements and what the peer sends go on while a
-// program computes, and when it does nothing.
+// thread looks each millisecond whether it was driven meanwhile, and if not drives it itself,
+// asleep in it, until somebody asks: so timers, acknowledgements and what the peer sends go on
+// while a program computes, and when it does nothing.
 //
 // Threads. Any may make a Hold, but none that has one, and no callback of the loop.
 class Driver {
@@ -89,6 +89,10 @@ class Driver {
     bool follow(Waiter& self, std::uint64_t deadline_ns) noexcept;
     bool drive(Finished finished, void* arg, std::uint64_t deadline_ns) noexcept;
     void wake_finished() noexcept;
+    // By the holder, who is alone.
+    void note_turn() noexcept {
+        turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
     void keep() noexcept;
     void keep_driving() noexcept;
 
@@ -100,10 +104,10 @@ class Driver {
     bool idle_hint_ = false;    // the holder's
     bool keeper_turn_ = false;  // the last holder expects nobody soon
     bool keeper_sleeps_ = false;
-    std::uint64_t uses_ = 0;  // by others than the keeper
     List<Waiter, Waiter> askers_, followers_;
     std::condition_variable keeper_wake_;
     std::atomic<std::uint32_t> asking_{0}, following_{0};  // sizes of the lists, for who drives
+    std::atomic<std::uint64_t> turns_{0};                  // by others than the keeper
     std::atomic<std::uint64_t> takeovers_{0}, keeper_turns_{0};
     std::thread keeper_;
 };

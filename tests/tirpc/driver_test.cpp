@@ -182,6 +182,24 @@ TEST(Driver, TheKeeperComesBackAfterALongWait) {
     const Driver::Hold hold(*driver);
 }
 
+// Others hold it all the while and drive it never: what is to happen by itself happens.
+TEST(Driver, TheKeeperDrivesALoopThatIsHeldWithoutTurns) {
+    auto driver = make_driver();
+    Flag flag;
+    FlagTimer timer(flag);
+    {
+        const Driver::Hold hold(*driver);
+        driver->loop().arm(timer, driver->loop().now_ns() + 3 * kNsPerMs);
+    }
+    const std::uint64_t limit = driver->loop().now_ns() + 3 * kNsPerSec;
+    while (!flag.set.load() && driver->loop().now_ns() < limit) {
+        const Driver::Hold hold(*driver);
+        static_cast<void>(driver->loop().next_timer_ns());
+    }
+    EXPECT_TRUE(flag.set.load());
+    const Driver::Hold hold(*driver);
+}
+
 // Who leaves and expects nobody hands the loop to the keeper, each time.
 TEST(Driver, WhoGoesIdleLeavesTheLoopToTheKeeper) {
     auto driver = make_driver();
