@@ -19,7 +19,9 @@ void wait_for(Loop& loop, const bool& ended) {
         (void)loop.run_once(kNsPerSec);
 }
 
-int read_file(xprtrdma::Transport& transport, const char* export_path, const char* path) {
+// Fills `memory`, which outlives the transport: see main.
+int read_file(xprtrdma::Transport& transport, const char* export_path, const char* path,
+              std::vector<std::byte>& memory) {
     Client client(transport, nullptr);
     bool ended = false;
     MountFlow mount(client);
@@ -37,8 +39,11 @@ int read_file(xprtrdma::Transport& transport, const char* export_path, const cha
     if (!walk.outcome.ok()) return failed(path, to_string(walk.outcome));
 
     // Our own memory, registered once; each READ is placed where its bytes belong in it.
-    std::vector<std::byte> memory(walk.attributes.size);
-    if (memory.empty()) return failed(path, "the file is empty");
+    // The size is what the server says.
+    constexpr std::uint64_t kMost = 1 << 30;
+    if (walk.attributes.size == 0 || walk.attributes.size > kMost)
+        return failed(path, "the file is empty, or larger than 1 GiB");
+    memory.resize(walk.attributes.size);
     if (const auto done = transport.register_memory(memory); !done)
         return failed("register", done.error());
     const std::uint64_t keys_before = transport.counters().keys_bound;
@@ -49,10 +54,11 @@ int read_file(xprtrdma::Transport& transport, const char* export_path, const cha
     const std::uint64_t begun = client.rpc_counters().calls;
     reader.start({.file = walk.object, .size_hint = memory.size(), .into = memory});
     wait_for(transport.loop(), ended);
-    // No call names it any more: it is given back at once.
-    if (const auto done = transport.deregister_memory(memory); !done)
-        return failed("deregister", done.error());
+    // It is given back at once, unless a READ was given up: one that timed out may still be
+    // answered, into this memory, until the connection ends (Errc::again).
+    const auto given_back = transport.deregister_memory(memory);
     if (!reader.outcome.ok()) return failed("read", to_string(reader.outcome));
+    if (!given_back) return failed("deregister", given_back.error());
 
     std::uint64_t digest = 0xcbf29ce484222325;  // FNV-1a
     for (const std::byte b : memory)
@@ -72,11 +78,14 @@ int main(int argc, char** argv) {
     if (argc < 4) return failed("usage", "nfs_read SERVER[:PORT] EXPORT PATH [DEVICE]");
     auto place = Place::open(argv[1], 20049, argc > 4 ? argv[4] : nullptr, false);
     if (!place) return failed("device", place.error());
+    // Declared before the transport, so that it dies after it: as long as a connection is there,
+    // its peer may write into what a call that was given up has named.
+    std::vector<std::byte> memory;
     xprtrdma::TransportOptions options;
     options.min_chunk_bytes = 1;  // even the smallest rest of a file is placed, not copied
     auto transport = xprtrdma::Transport::connect(*place->device.device, place->address, options);
     if (!transport) return failed("connect", transport.error());
-    const int status = read_file(**transport, argv[2], argv[3]);
+    const int status = read_file(**transport, argv[2], argv[3], memory);
     (*transport)->finish();
     return status;
 }
