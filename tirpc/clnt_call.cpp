@@ -410,11 +410,10 @@ bool ClntCall::unwrap(sunrpc::XdrDecodeStream& stream) noexcept {
     return decoded;
 }
 
-// The item stays where it was placed, and the program's pointer leads there. Never for a string,
-// whose decoding writes behind it with the peer's length.
+// The item stays where it was placed, and the program's pointer leads there, if the table says that
+// it may. Never for a string, whose decoding writes behind it with the peer's length.
 bool ClntCall::lend(const sunrpc::DdpItem& item) noexcept {
-    if (!share_.zero_copy || !item.exists() || item.match != nullptr || item.string_bound != 0)
-        return false;
+    if (!share_.zero_copy || !item.exists() || !may_be_in_place(proc_->res)) return false;
     const std::span<std::byte> payload = flight_->rqst->reply.payload;
     if (payload.empty() || load_slot(request_.res, item.pointer_offset) != nullptr) return false;
     store_slot(request_.res, item.pointer_offset, as_chars(payload.data()));

@@ -114,8 +114,7 @@ bool SvcRequest::get_args(SVCAUTH& auth, xdrproc_t xdr_args, void* args) noexcep
     sunrpc::DdpItem item;
     if (proc_ != nullptr) {
         item = ddp_item(proc_->arg);
-        const bool in_place =
-            shared_.zero_copy && item.string_bound == 0 && item.match == nullptr && item.exists();
+        const bool in_place = shared_.zero_copy && may_be_in_place(proc_->arg);
         if (in_place) {
             args_->set_item(item, args, {});
             args_lent_ = true;

@@ -63,7 +63,8 @@ struct rpcrdma_opts {
     { sizeof(struct rpcrdma_opts), 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
- * The item that is placed lies in the connection's own memory, and is not copied:
+ * The item that is placed lies in the connection's own memory, and is not copied (decoded so is
+ * only an item of RPCRDMA_IN_PLACE):
  *   client, results  the pointer of the item points there until clnt_freeres, which is to be called
  *                    in place of xdr_free, before clnt_destroy;
  *   client, calls    an item that lies in memory of clnt_rdma_alloc is not copied, with or without
@@ -163,7 +164,8 @@ struct rpcrdma_stats {
  * 20049 where none is said, and a free one where it is 0 (see xp_port). Then svc_reg(xprt, prog,
  * vers, dispatch, NULL). NULL on failure with errno, and a line that rpcrdma_strerror gives.
  * svc_destroy of the listener ends its connections; of a connection, that one, when its last answer
- * has arrived. Both may be called by a dispatch routine, for what is being dispatched, too.
+ * has arrived, or after five seconds; the connections of a listener, after one second at most. Both
+ * may be called by a dispatch routine, for what is being dispatched, too.
  *
  * Make, serve and destroy it by one thread, as libtirpc has it (or see RPCRDMA_SVC_THREADS). While
  * a dispatch routine runs, a thread of the library receives and moves data of other calls; they are
@@ -200,22 +202,32 @@ void* svc_rdma_alloc(SVCXPRT* xprt, uint32_t bytes);
 /*
  * One `opaque<>` or `string<>` member of an argument or result struct (RFC 8166 s6: a DDP-eligible
  * item). It is found by its pointer, so it makes no difference whether other members are empty, or
- * which arm of a union is there.
+ * which arm of a union is there; but see RPCRDMA_IN_PLACE.
  */
 struct rpcrdma_ddp {
     int32_t ptr_off; /* offsetof(struct, member.member_val), or 0 for a string; -1: there is none */
     /* Calls: shorter ones stay in the message; 0: the CLIENT's own limit. Results have none. */
     uint32_t min;
-    /* 0 for `opaque<>`; the bound of a `string<bound>`, which is never decoded in place. */
+    /* 0 or RPCRDMA_IN_PLACE for `opaque<>`; the bound of a `string<bound>`, which is never decoded
+     * in place. */
     uint32_t string_bound;
     /* Where the item is not at a fixed place of the struct: tells whether the `bytes` at `at` are
      * it. Then ptr_off does not matter. For encoding only: such an item is decoded by a copy. */
     bool_t (*match)(const void* object, const char* at, uint32_t bytes);
 };
+/*
+ * With RPCRDMA_ZERO_COPY the item is decoded in place: its pointer is set before the struct is
+ * decoded. So no other arm of a union may have a pointer at the same place of the struct (a
+ * `string<>`, an optional member, another `opaque<>` ...): the peer chooses the arm, and would
+ * write where that leads.
+ */
+#define RPCRDMA_IN_PLACE 0x80000000u
 #define RPCRDMA_NO_DDP \
     { -1, 0, 0, NULL }
 #define RPCRDMA_DDP(type, member) \
     { offsetof(type, member), 0, 0, NULL }
+#define RPCRDMA_DDP_IN_PLACE(type, member) \
+    { offsetof(type, member), 0, RPCRDMA_IN_PLACE, NULL }
 #define RPCRDMA_DDP_STRING(type, member, bound) \
     { offsetof(type, member), 0, (bound), NULL }
 

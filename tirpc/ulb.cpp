@@ -44,7 +44,7 @@ bool makes_sense(const rpcrdma_ddp& ddp) noexcept {
     if (is_none(ddp) || ddp.match != nullptr) return true;
     return ddp.ptr_off >= 0 && ddp.ptr_off <= kOffsetMax &&
            static_cast<std::size_t>(ddp.ptr_off) % alignof(char*) == 0 &&
-           ddp.string_bound <= kStringMax;
+           (ddp.string_bound <= kStringMax || ddp.string_bound == RPCRDMA_IN_PLACE);
 }
 
 rpcrdma_ddp normal(const rpcrdma_ddp& ddp) noexcept {
@@ -104,7 +104,10 @@ int add(const rpcrdma_ulb& ulb) {
 }
 
 rpcrdma_ddp ddp_of(const sunrpc::DdpItem& item) noexcept {
-    return {item.pointer_offset, item.min, item.string_bound, item.match};
+    // No arm of NFS's unions has a pointer where another has its item.
+    const bool in_place = item.pointer_offset >= 0 && item.string_bound == 0;
+    return {item.pointer_offset, item.min, in_place ? RPCRDMA_IN_PLACE : item.string_bound,
+            item.match};
 }
 
 // nullptr without memory: then NFS's items are not placed.
@@ -146,10 +149,14 @@ sunrpc::DdpItem ddp_item(const rpcrdma_ddp& ddp, std::uint32_t default_min) noex
     sunrpc::DdpItem item;
     if (is_none(ddp)) return item;
     item.pointer_offset = ddp.match == nullptr ? ddp.ptr_off : -1;
-    item.string_bound = ddp.string_bound;
+    item.string_bound = ddp.string_bound == RPCRDMA_IN_PLACE ? 0 : ddp.string_bound;
     item.min = ddp.min != 0 ? ddp.min : default_min;
     item.match = ddp.match;
     return item;
+}
+
+bool may_be_in_place(const rpcrdma_ddp& ddp) noexcept {
+    return ddp.ptr_off >= 0 && ddp.match == nullptr && ddp.string_bound == RPCRDMA_IN_PLACE;
 }
 
 std::uint32_t result_item_max(const rpcrdma_proc* proc, const void* args,

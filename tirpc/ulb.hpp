@@ -29,6 +29,8 @@ const Binding* find_binding(std::uint32_t prog, std::uint32_t vers) noexcept;
 // `default_min` is the CLIENT's own limit, for items of calls; results are placed whatever their
 // length once the client made room for them (facts/libtirpc s3), so 0 there.
 sunrpc::DdpItem ddp_item(const rpcrdma_ddp& ddp, std::uint32_t default_min = 0) noexcept;
+// Whether its pointer may be set before the struct is decoded: see RPCRDMA_IN_PLACE.
+bool may_be_in_place(const rpcrdma_ddp& ddp) noexcept;
 
 // Bytes that a call makes room for, by its arguments. `proc` may be nullptr.
 // The item of the results, at most `max_payload`; 0: it has none.

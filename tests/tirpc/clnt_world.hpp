@@ -58,8 +58,8 @@ inline std::uint32_t small_reply(const void* /*args*/) {
 inline void register_table() {
     static const std::array<rpcrdma_proc, 6> procs = {{
         {T_ADD, RPCRDMA_NO_DDP, RPCRDMA_NO_DDP, nullptr, small_reply},
-        {T_WRITE, RPCRDMA_DDP(wargs, data.data_val), RPCRDMA_NO_DDP, nullptr, small_reply},
-        {T_READ, RPCRDMA_NO_DDP, RPCRDMA_DDP(rres, rres_u.resok.data.data_val), read_max,
+        {T_WRITE, RPCRDMA_DDP_IN_PLACE(wargs, data.data_val), RPCRDMA_NO_DDP, nullptr, small_reply},
+        {T_READ, RPCRDMA_NO_DDP, RPCRDMA_DDP_IN_PLACE(rres, rres_u.resok.data.data_val), read_max,
          small_reply},
         {T_LINK,
          RPCRDMA_DDP_STRING(largs, path, 4096),
@@ -67,7 +67,8 @@ inline void register_table() {
          link_max,
          small_reply},
         {T_SLEEPMS, RPCRDMA_NO_DDP, RPCRDMA_NO_DDP, nullptr, small_reply},
-        {T_ECHO, RPCRDMA_DDP(blob, blob_val), RPCRDMA_DDP(blob, blob_val), echo_max, small_reply},
+        {T_ECHO, RPCRDMA_DDP_IN_PLACE(blob, blob_val), RPCRDMA_DDP_IN_PLACE(blob, blob_val),
+         echo_max, small_reply},
     }};
     const rpcrdma_ulb ulb RPCRDMA_ULB(kProg, kVers, procs.size(), procs.data());
     ASSERT_EQ(rpcrdma_ulb_register(&ulb), 0);

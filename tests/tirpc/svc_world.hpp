@@ -262,14 +262,16 @@ inline void dispatch(svc_req* rqst, SVCXPRT* xprt) {
 // Items as the program's table has them; T_LONG has none.
 inline void register_table() {
     static const std::array<rpcrdma_proc, 4> procs{
-        {{T_WRITE, RPCRDMA_DDP(wargs, data.data_val), RPCRDMA_NO_DDP, nullptr, nullptr},
-         {T_READ, RPCRDMA_NO_DDP, RPCRDMA_DDP(rres, rres_u.resok.data.data_val), nullptr, nullptr},
+        {{T_WRITE, RPCRDMA_DDP_IN_PLACE(wargs, data.data_val), RPCRDMA_NO_DDP, nullptr, nullptr},
+         {T_READ, RPCRDMA_NO_DDP, RPCRDMA_DDP_IN_PLACE(rres, rres_u.resok.data.data_val), nullptr,
+          nullptr},
          {T_LINK,
           {static_cast<std::int32_t>(offsetof(largs, path)), 0, 4096, nullptr},
           {0, 0, 4096, nullptr},
           nullptr,
           nullptr},
-         {T_ECHO, RPCRDMA_DDP(blob, blob_val), RPCRDMA_DDP(blob, blob_val), nullptr, nullptr}}};
+         {T_ECHO, RPCRDMA_DDP_IN_PLACE(blob, blob_val), RPCRDMA_DDP_IN_PLACE(blob, blob_val),
+          nullptr, nullptr}}};
     const rpcrdma_ulb ulb RPCRDMA_ULB(TESTPROG, TESTVERS, procs.size(), procs.data());
     EXPECT_EQ(rpcrdma_ulb_register(&ulb), 0);
 }

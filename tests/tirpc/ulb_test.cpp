@@ -89,6 +89,13 @@ TEST(Ulb, ItemsAreForTheStreams) {
     EXPECT_EQ(data.min, 2048u);
     EXPECT_EQ(ddp_item({16, 100, 0, nullptr}, 2048).min, 100u);
     EXPECT_EQ(ddp_item(kName).string_bound, 255u);
+    // Another arm of a union might have its pointer there: so only where the table says it.
+    constexpr rpcrdma_ddp kInPlace RPCRDMA_DDP_IN_PLACE(Args, data.data_val);
+    EXPECT_TRUE(may_be_in_place(kInPlace));
+    EXPECT_TRUE(ddp_item(kInPlace).exists());
+    EXPECT_EQ(ddp_item(kInPlace).string_bound, 0u);
+    for (const rpcrdma_ddp& other : {kData, kName, kNone})
+        EXPECT_FALSE(may_be_in_place(other));
     // A string that is the whole of the arguments.
     const rpcrdma_ddp top{0, 0, 100, nullptr};
     EXPECT_TRUE(ddp_item(top).exists());
