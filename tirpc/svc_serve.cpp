@@ -82,11 +82,12 @@ xprt_stat SvcListener::status(SvcConnection& connection) noexcept {
         return XPRT_IDLE;
     }
     connection.request.finish();
-    connection.current = nullptr;
+    // A look for more is no use of it.
+    if (std::exchange(connection.current, nullptr) != nullptr)
+        connection.used_ns = shared_.driver->loop().now_ns();
     // RPCSEC_GSS_DESTROY leaves none.
     if (std::exchange(connection.gss_call, false))
         connection.gss = SVC_XP_AUTH(&connection.face.xprt);
-    connection.used_ns = shared_.driver->loop().now_ns();
     if (!nested_here) return serve_others(hold, connection);
     return let_go(connection);
 }

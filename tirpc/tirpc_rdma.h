@@ -182,7 +182,7 @@ SVCXPRT* svc_rdma_create(const char* address, const struct rpcrdma_opts* opts);
 
 /*
  * Makes the poll of svc_run return, so that it sees what svc_exit or svc_reg did meanwhile. Any
- * thread; a signal handler too.
+ * thread; a signal handler too; but not beside the svc_destroy of this listener.
  */
 void svc_rdma_wake(SVCXPRT* xprt);
 

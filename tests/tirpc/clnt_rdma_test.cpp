@@ -214,9 +214,10 @@ TEST_F(ClntRdma, MemoryOfATimedOutCallIsTheProgramsAtOnce) {
         EXPECT_TRUE(status == RPC_TIMEDOUT || status == RPC_SUCCESS) << status;
     }
     EXPECT_EQ(client.null(), RPC_SUCCESS);
-    ASSERT_TRUE(soon([&] { return client.stats().calls == client.stats().replies; }));
+    // Those that were sent before their time was out arrive by and by; others never do.
+    ASSERT_TRUE(soon([&] { return !server_.written().empty(); }));
+    static_cast<void>(client.sleep(1000, {30, 0}));
     const std::vector<Server::Written> written = server_.written();
-    EXPECT_FALSE(written.empty());
     for (const Server::Written& each : written)
         EXPECT_EQ(each.sum, each.trailer);
 }

@@ -302,6 +302,7 @@ class Server {
             for (std::thread& other : others)
                 other.join();
             if (at_end) at_end();
+            told_.wait(false);  // no svc_rdma_wake beside svc_destroy
             SVCXPRT* const listener = seen().listener.exchange(nullptr);
             if (listener != nullptr) svc_destroy(listener);
             svc_unreg(TESTPROG, TESTVERS);
@@ -317,6 +318,8 @@ class Server {
         stopping_ = true;
         SVCXPRT* const listener = seen().listener;
         if (listener != nullptr) svc_rdma_wake(listener);
+        told_ = true;
+        told_.notify_one();
         first_.join();
     }
     SvcListener& listener() { return *SvcListener::of(*xprt_); }
@@ -362,7 +365,7 @@ class Server {
 
     std::string address_;
     SVCXPRT* xprt_ = nullptr;
-    std::atomic<bool> stopping_{false};
+    std::atomic<bool> stopping_{false}, told_{false};
     std::thread first_;
 };
 
