@@ -19,7 +19,7 @@ struct Arguments {
         args.data.data_val = data.data();
     }
     std::string data;
-    char handle[8] = "abcde";
+    char handle[FHMAX + 4] = "abcde";
     wargs args{};
 };
 

@@ -124,8 +124,11 @@ class Server final : public sunrpc::Service {
         if (!thread_.joinable()) return;
         loop_->stop();
         thread_.join();
-        for (Delayed& each : delayed_)
-            if (each.armed()) each.now(each);
+        for (Delayed& each : delayed_) {
+            if (!each.armed()) continue;
+            loop_->disarm(each);
+            each.now(each);
+        }
         listener_->shut_down(0);
         const auto idle = [](void* listener) {
             return static_cast<svcrdma::Listener*>(listener)->idle();

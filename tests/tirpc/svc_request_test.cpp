@@ -8,6 +8,13 @@
 namespace nfsrdma::tirpc::svc_test {
 namespace {
 
+// What was freed AddressSanitizer keeps for a while.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kGrowthMax = 64u << 20;
+#else
+constexpr std::size_t kGrowthMax = 4u << 20;
+#endif
+
 std::size_t resident_bytes() {
     std::ifstream in("/proc/self/statm");
     std::size_t total = 0, resident = 0;
@@ -201,7 +208,7 @@ TEST(SvcRequest, WithoutATableWholeMessagesGoByRdma) {
         const Reply reply = client.call(sent);
         ASSERT_TRUE(is_success(reply)) << size;
         ASSERT_EQ(word(reply, 6), size);
-        EXPECT_EQ(std::memcmp(reply.head.data() + 28, data.data(), size), 0);
+        EXPECT_TRUE(size == 0 || std::memcmp(reply.head.data() + 28, data.data(), size) == 0);
     }
     const rpcrdma_stats stats = server.stats();
     EXPECT_GT(stats.long_calls, 0u);
@@ -380,7 +387,7 @@ TEST(B60, ALengthBeyondTheMessageAllocatesNothing) {
     flood(200);
     const std::size_t before = resident_bytes();
     flood(2000);
-    EXPECT_LT(resident_bytes(), before + (4u << 20));
+    EXPECT_LT(resident_bytes(), before + kGrowthMax);
     EXPECT_TRUE(is_success(client.call(Message(T_NULL).sent())));
 }
 
@@ -400,7 +407,7 @@ TEST(B70, MalformedMessagesLeakNothing) {
     const std::size_t before = resident_bytes();
     for (int i = 0; i < 4; ++i)
         flood(500);
-    EXPECT_LT(resident_bytes(), before + (4u << 20));
+    EXPECT_LT(resident_bytes(), before + kGrowthMax);
 }
 
 }  // namespace
