@@ -1,8 +1,8 @@
 // A server of an own RPC program over RDMA: rpc_server ADDRESS[:PORT] [DEVICE]
 // Serves until it is interrupted (SIGINT, SIGTERM), then tells what it did.
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <map>
 #include <string>
 
@@ -44,8 +44,8 @@ void on_get(SvcCall& call) noexcept {
         return;
     }
     if (!room) return call.fail(SYSTEM_ERR);
-    std::memcpy(room->data(), data.data(), data.size());
     res.data.data_val = nfsrdma::as_chars(room->data());
+    std::copy(data.begin(), data.end(), res.data.data_val);
     res.data.data_len = static_cast<u_int>(data.size());
     call.reply();
 }
