@@ -30,6 +30,15 @@ class ClntLinkTest : public ::testing::Test {
         EXPECT_TRUE(link) << text;
         return *std::move(link);
     }
+    // As much memory as it gives.
+    static std::vector<std::span<std::byte>> alloc_all(ClntLink& link, std::uint32_t bytes) {
+        std::vector<std::span<std::byte>> all;
+        for (;;) {
+            auto memory = link.alloc(bytes);
+            if (!memory) return all;
+            all.push_back(*memory);
+        }
+    }
     // Until all credits are granted.
     void warm(ClntLink& link) {
         for (std::uint32_t i = 0; i < 20; ++i) {
@@ -177,12 +186,7 @@ TEST_F(ClntLinkTest, BothPayloadsAreTakenOrNone) {
 TEST_F(ClntLinkTest, WhoWaitsForTheSecondPayloadSleeps) {
     const auto link = connect();
     const std::uint32_t most = link->limits().max_payload;
-    std::vector<std::span<std::byte>> all;
-    for (;;) {
-        auto memory = link->alloc(most);
-        if (!memory) break;
-        all.push_back(*memory);
-    }
+    std::vector<std::span<std::byte>> all = alloc_all(*link, most);
     ASSERT_GE(all.size(), 3u);
     EXPECT_TRUE(link->free(all.back().data()));
     all.pop_back();
@@ -204,12 +208,7 @@ TEST_F(ClntLinkTest, WhoWaitsForTheSecondPayloadSleeps) {
 TEST_F(ClntLinkTest, WhoWaitsForTwoPayloadsGetsThem) {
     const auto link = connect();
     const std::uint32_t most = link->limits().max_payload;
-    std::vector<std::span<std::byte>> all;
-    for (;;) {
-        auto memory = link->alloc(most);
-        if (!memory) break;
-        all.push_back(*memory);
-    }
+    std::vector<std::span<std::byte>> all = alloc_all(*link, most);
     for (int i = 0; i < 3; ++i) {
         EXPECT_TRUE(link->free(all.back().data()));
         all.pop_back();
@@ -267,12 +266,7 @@ TEST_F(ClntLinkTest, WhoLeavesAtItsTimeoutLetsTheNextOneTry) {
     const auto link = connect(1, 8192);
     const std::uint32_t most = link->limits().max_payload;
     // All large payloads, so that small ones are left.
-    std::vector<std::span<std::byte>> all;
-    for (;;) {
-        auto memory = link->alloc(most);
-        if (!memory) break;
-        all.push_back(*memory);
-    }
+    std::vector<std::span<std::byte>> all = alloc_all(*link, most);
     Flight& small = **link->take(1024, false, UINT64_MAX);
     Flight& large = **link->take(1024, false, UINT64_MAX);
     std::thread first([&] {
