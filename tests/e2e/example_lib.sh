@@ -6,10 +6,5 @@ start_example() {
     "$BIN/example_$1" "${@:2}" >"$log" 2>&1 &
     example_pid=$!
     pids+=("$example_pid")
-    for _ in $(seq 1200); do
-        if grep -q '^listening' "$log"; then return 0; fi
-        kill -0 "$example_pid" 2>/dev/null || { cat "$log" >&2; fail "$1 ended"; }
-        sleep 0.05
-    done
-    fail "$1 was not ready in a minute"
+    wait_until_ready "$example_pid" "$log" '^listening' "$1"
 }

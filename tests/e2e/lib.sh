@@ -41,6 +41,17 @@ own_rpcbind() {
 # A loopback address of this test's own.
 address() { echo "127.$((RANDOM % 253 + 1)).$((RANDOM % 253 + 1)).$((RANDOM % 253 + 1))"; }
 
+# wait_until_ready PID LOG LINE PROGRAM [TROUBLE]: until LOG has what matches LINE; what is wrong is said in TROUBLE, else in LOG.
+wait_until_ready() {
+    for _ in $(seq 1200); do
+        if grep -q "$3" "$2"; then return 0; fi
+        kill -0 "$1" 2>/dev/null || { cat "${5:-$2}" >&2; fail "$4 ended at start"; }
+        sleep 0.05
+    done
+    cat "${5:-$2}" >&2
+    fail "$4 was not ready in a minute"
+}
+
 # start_server NAME ARGUMENT...: runs nfsrdmad until it is ready; its pid is in server_pid.
 start_server() {
     local log=$work/$1.log
@@ -49,13 +60,7 @@ start_server() {
     "$BIN/nfsrdmad" "$@" >"$log" 2>&1 &
     server_pid=$!
     pids+=("$server_pid")
-    for _ in $(seq 1200); do
-        if grep -q '^nfsrdmad: serving' "$log"; then return 0; fi
-        kill -0 "$server_pid" 2>/dev/null || { cat "$log" >&2; fail "nfsrdmad ended at start"; }
-        sleep 0.05
-    done
-    cat "$log" >&2
-    fail "nfsrdmad was not ready in a minute"
+    wait_until_ready "$server_pid" "$log" '^nfsrdmad: serving' nfsrdmad
 }
 
 # stop_server: ends the last one and checks that it ended well.

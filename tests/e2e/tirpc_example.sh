@@ -12,15 +12,8 @@ start_depot() {
     "$BIN/depot_server" "$@" >"$log" 2>&1 &
     depot_pid=$!
     pids+=("$depot_pid")
-    for _ in $(seq 1200); do
-        if grep -q '^serving' "$log"; then
-            read -r tcp_port rdma_port < <(sed -n 's/^serving at TCP port \(.*\) and RDMA port \(.*\)/\1 \2/p' "$log")
-            return 0
-        fi
-        kill -0 "$depot_pid" 2>/dev/null || { cat "$log" >&2; fail "depot_server ended at start"; }
-        sleep 0.05
-    done
-    fail "depot_server was not ready in a minute"
+    wait_until_ready "$depot_pid" "$log" '^serving' depot_server
+    read -r tcp_port rdma_port < <(sed -n 's/^serving at TCP port \(.*\) and RDMA port \(.*\)/\1 \2/p' "$log")
 }
 # run_client NAME ARGUMENT...: what comes back is in $work/NAME, and how it went in $work/NAME.stats.
 run_client() {

@@ -66,11 +66,7 @@ start_echo() { # table|whole
     "$BIN/nfsrdma_tirpc_gss" serve "$a" "$service" "$1" >"$work/serve" 2>"$work/serve.err" &
     echo_pid=$!
     pids+=("$echo_pid")
-    for _ in $(seq 1200); do
-        grep -q '^serving' "$work/serve" && break
-        kill -0 "$echo_pid" 2>/dev/null || { cat "$work/serve.err" >&2; fail "the server ended at start"; }
-        sleep 0.05
-    done
+    wait_until_ready "$echo_pid" "$work/serve" '^serving' "the server" "$work/serve.err"
     read -r tcp_port rdma_port < <(sed -n 's/^serving at TCP port \(.*\) and RDMA port \(.*\)/\1 \2/p' "$work/serve")
 }
 end_echo() {
