@@ -141,14 +141,16 @@ int stress(const Options& options, const tool::Url& url, std::unique_ptr<ServerP
     Stress run(*device, server, url, options);
     const Signals signals(*loop, run);
     std::optional<ServerFaults> faults;
-    if (own != nullptr && options.faults.on_server()) {
-        run.at_work(
-            [&] {
-                faults.emplace(*loop, *own, options.faults, options.seed,
-                               [&run](const std::string& what) { run.trouble(what); });
-            },
-            [&] { faults->end(); });
-    }
+    // What ends connections for sure comes while the workers run, who bear it.
+    const auto let_fail = [&](bool begin) {
+        if (devices::is_softroce(*device)) verbs::softroce::hold_kills(*device, !begin);
+        if (own == nullptr || !options.faults.on_server()) return;
+        if (!begin) return faults->end();
+        faults.emplace(*loop, *own, options.faults, options.seed,
+                       [&run](const std::string& what) { run.trouble(what); });
+    };
+    if (devices::is_softroce(*device)) verbs::softroce::hold_kills(*device, true);
+    run.at_work([&] { let_fail(true); }, [&] { let_fail(false); });
     StressResult result = run.run();
     if (devices::is_softroce(*device)) result.faults = verbs::softroce::fault_counters(*device);
     if (faults) {

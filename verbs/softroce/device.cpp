@@ -55,6 +55,10 @@ FaultCounters fault_counters(const Device& device) noexcept {
     return faults != nullptr ? faults->counters() : FaultCounters{};
 }
 
+void hold_kills(Device& device, bool held) noexcept {
+    if (auto* const faults = static_cast<SoftDevice&>(device).faults()) faults->hold_kills(held);
+}
+
 Result<std::unique_ptr<SoftDevice>> SoftDevice::create(Loop& loop, std::unique_ptr<Wire> wire,
                                                        const SoftOptions& options) {
     if (options.loop_count == 0 || options.loop_count > 256 ||

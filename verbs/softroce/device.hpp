@@ -85,6 +85,7 @@ class SoftDevice final : public Device, public Pollable, public RxSink {
     // False: there is none.
     bool kill_qp(std::uint64_t draw) noexcept;
     const DeviceFaults* faults() const noexcept { return faults_.get(); }
+    DeviceFaults* faults() noexcept { return faults_.get(); }
 
   private:
     SoftQp* find_qp(std::uint32_t qpn) const noexcept;

@@ -21,7 +21,16 @@ void DeviceFaults::start(SoftDevice& device) noexcept {
     device_ = &device;
     const std::uint64_t now = loop_.now_ns();
     rnr_from_ns_ = dice_.after(now, spec_.rnr.every_ns);
-    if (spec_.qp_kill_ns != 0) loop_.arm(kill_timer_, dice_.after(now, spec_.qp_kill_ns));
+    hold_kills(false);
+}
+
+void DeviceFaults::hold_kills(bool held) noexcept {
+    if (spec_.qp_kill_ns == 0) return;
+    if (held) {
+        loop_.disarm(kill_timer_);
+    } else {
+        loop_.arm(kill_timer_, dice_.after(loop_.now_ns(), spec_.qp_kill_ns));
+    }
 }
 
 bool DeviceFaults::withhold_receive(std::uint64_t now_ns) noexcept {
@@ -37,7 +46,7 @@ bool DeviceFaults::withhold_receive(std::uint64_t now_ns) noexcept {
 
 void DeviceFaults::kill() noexcept {
     counters_.qps_killed += device_->kill_qp(dice_.next());
-    loop_.arm(kill_timer_, dice_.after(loop_.now_ns(), spec_.qp_kill_ns));
+    hold_kills(false);
 }
 
 }  // namespace nfsrdma::verbs::softroce

@@ -22,6 +22,7 @@ class DeviceFaults {
     void start(SoftDevice& device) noexcept;
     // Whether a message that has come is to find no Receive.
     bool withhold_receive(std::uint64_t now_ns) noexcept;
+    void hold_kills(bool held) noexcept;
     const FaultCounters& counters() const noexcept { return counters_; }
 
   private:

@@ -64,5 +64,8 @@ Result<std::unique_ptr<Device>> create_device(Loop& loop, std::unique_ptr<Wire> 
 const SoftCounters& counters(const Device& device) noexcept;  // `device` is one of ours
 const WireCounters& wire_counters(const Device& device) noexcept;
 FaultCounters fault_counters(const Device& device) noexcept;  // zeros where no faults are asked for
+// FaultSpec::qp_kill_ns rests while `held`, and begins anew afterwards: for work that is to begin
+// and to end whole. On the device's loop.
+void hold_kills(Device& device, bool held) noexcept;
 
 }  // namespace nfsrdma::verbs::softroce

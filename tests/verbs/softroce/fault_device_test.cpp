@@ -72,6 +72,17 @@ TEST(DeviceFaults, AKilledQueuePairFlushesAndTellsItsOwnerOnce) {
     EXPECT_EQ(fault_counters(*world.a.device).qps_killed, 1u);
 }
 
+TEST(DeviceFaults, NothingIsKilledWhileKillsAreHeld) {
+    FaultSpec spec;
+    spec.qp_kill_ns = 100 * kNsPerMs;
+    World world(with(spec));
+    hold_kills(*world.a.device, true);
+    world.run_for(10 * kNsPerSec);
+    EXPECT_EQ(fault_counters(*world.a.device).qps_killed, 0u);
+    hold_kills(*world.a.device, false);
+    ASSERT_TRUE(world.run_until([&] { return world.a.owner.fatals == 1; }, 10 * kNsPerSec));
+}
+
 // Connection management with faults, over devices whose MADs meet them.
 class DeviceCmFaults : public ::testing::Test {
   protected:
