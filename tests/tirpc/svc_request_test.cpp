@@ -2,6 +2,8 @@
 
 #include <fstream>
 
+#include "rpcrdma/pcl.hpp"
+#include "tests/support/bad_headers.hpp"
 #include "tests/tirpc/svc_world.hpp"
 
 // Requests by the byte: how they may come, and how they are answered.
@@ -374,6 +376,69 @@ TEST(B61, APieceOfACallIsAnsweredOrDropped) {
     }
 }
 
+// A peer that sends bytes, on a device of its own.
+class Hostile {
+  public:
+    explicit Hostile(const SockAddr& server) {
+        LoopOptions loop_options;
+        loop_options.backend = LoopBackend::epoll;
+        loop_ = *Loop::create(loop_options);
+        auto opened = devices::open(*loop_, client_request(*check_options(nullptr), server));
+        NR_ASSERT(static_cast<bool>(opened));
+        device_ = std::move(opened->device);
+        conn_ = test::RawConn::connect(*device_, server, {});
+        until([&] { return conn_->established || conn_->ended; });
+    }
+    test::RawConn& conn() { return *conn_; }
+    bool until(const std::function<bool()>& done, std::uint64_t limit_ns = 20 * kNsPerSec) {
+        const std::uint64_t limit = loop_->now_ns() + limit_ns;
+        while (!done() && loop_->now_ns() < limit)
+            loop_->run_once(kNsPerMs);
+        return done();
+    }
+
+  private:
+    std::unique_ptr<Loop> loop_;
+    std::unique_ptr<verbs::Device> device_;
+    std::unique_ptr<test::RawConn> conn_;
+};
+
+TEST(B13, HostileHeadersAreAnsweredAndOthersAreServed) {
+    Server server;
+    Hostile hostile(server.address());
+    ASSERT_TRUE(hostile.conn().established);
+    Client honest(server.address());
+    const auto all = test::bad_headers();
+    std::size_t answers = 0;
+    const auto flood = [&](int rounds) {
+        for (int round = 0; round < rounds; ++round) {
+            for (const test::BadHeader& bad : all) {
+                SCOPED_TRACE(bad.name);
+                hostile.conn().send(bad.bytes);
+                answers += bad.vers || bad.chunk;
+                if (!bad.vers && !bad.chunk) continue;
+                auto& inbox = hostile.conn().inbox;
+                ASSERT_TRUE(hostile.until([&] { return !inbox.empty(); }));
+                rpcrdma::ParsedHeader header;
+                ASSERT_EQ(rpcrdma::parse_header(inbox.front().bytes, {1u << 30, 1u << 31}, header),
+                          rpcrdma::HeaderFault::none);
+                inbox.pop_front();
+                EXPECT_EQ(header.xid, test::kBadXid);
+                EXPECT_EQ(header.proc, rpcrdma::Proc::error);
+                EXPECT_EQ(header.error,
+                          bad.vers ? rpcrdma::ErrorCode::vers : rpcrdma::ErrorCode::chunk);
+            }
+            EXPECT_TRUE(is_success(honest.call(Message(T_NULL).sent())));
+        }
+    };
+    flood(5);
+    const std::size_t before = resident_bytes();
+    flood(50);
+    EXPECT_LT(resident_bytes(), before + kGrowthMax) << "of lengths that were but claimed";
+    EXPECT_FALSE(hostile.conn().ended);
+    EXPECT_GT(answers, 1000u);
+}
+
 TEST(B60, ALengthBeyondTheMessageAllocatesNothing) {
     Server server;
     Client client(server.address());
@@ -386,7 +451,7 @@ TEST(B60, ALengthBeyondTheMessageAllocatesNothing) {
     };
     flood(200);
     const std::size_t before = resident_bytes();
-    flood(2000);
+    flood(5000);  // two calls each
     EXPECT_LT(resident_bytes(), before + kGrowthMax);
     EXPECT_TRUE(is_success(client.call(Message(T_NULL).sent())));
 }
