@@ -580,6 +580,37 @@ TEST_F(ZeroCopy, APresetPointerIsStillTheProgramsOwn) {
     EXPECT_EQ(std::string(mine.data(), mine.size()), pattern(50000, 'm'));
 }
 
+// What the pointer of READ's results led to when they were decoded.
+char* slot_when_decoded = nullptr;
+bool_t xdr_rres_seen(XDR* xdrs, rres* res) {
+    if (xdrs->x_op == XDR_DECODE) slot_when_decoded = res->rres_u.resok.data.data_val;
+    return xdr_rres(xdrs, res);
+}
+
+// An arm that the peer chooses might have a pointer of its own there, and be decoded to where that
+// leads: so it leads nowhere, unless the table says that it may.
+TEST_F(ZeroCopy, OnlyWhereTheTableSaysSoThePointerIsSetBefore) {
+    static constexpr rpcvers_t kOther = kVers + 1;
+    static const std::array<rpcrdma_proc, 1> procs = {
+        {{T_READ, RPCRDMA_NO_DDP, RPCRDMA_DDP(rres, rres_u.resok.data.data_val), read_max,
+          small_reply}}};
+    const rpcrdma_ulb ulb RPCRDMA_ULB(kProg, kOther, procs.size(), procs.data());
+    ASSERT_EQ(rpcrdma_ulb_register(&ulb), 0);
+    const Client client = connect();
+    for (rpcvers_t version : {kVers, kOther}) {
+        ASSERT_TRUE(CLNT_CONTROL(client.clnt, CLSET_VERS, Client::as_caddr(&version)));
+        rargs args{};
+        args.count = 50000;
+        args.offset = 'q';
+        rres res{};
+        ASSERT_EQ(client.call(T_READ, xdr_rargs, &args, xdr_rres_seen, &res), RPC_SUCCESS);
+        EXPECT_EQ(slot_when_decoded != nullptr, version == kVers);
+        EXPECT_EQ(std::string(res.rres_u.resok.data.data_val, 50000), pattern(50000, 'q'));
+        EXPECT_EQ(client.stats().payload_copied_bytes, version == kVers ? 0u : 50000u);
+        EXPECT_TRUE(CLNT_FREERES(client.clnt, routine(xdr_rres_seen), Client::as_caddr(&res)));
+    }
+}
+
 TEST_F(ZeroCopy, AnErrorArmLeavesNothingBehind) {
     const Client client = connect();
     rargs args{};
