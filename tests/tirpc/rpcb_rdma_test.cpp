@@ -23,6 +23,7 @@
 
 #include "base/sock_addr.hpp"
 #include "base/unique_fd.hpp"
+#include "sunrpc/xdr_proc.hpp"
 #include "tirpc/tirpc_rdma.h"
 
 // Against the rpcbind of Debian, in namespaces where /run and all ports are the test's own.
@@ -97,6 +98,18 @@ void run_apart(const std::function<void()>& test) {
     EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+// 127.0.0.1:2049 over TCP, by libtirpc's own routine.
+void register_tcp(rpcprog_t prog) {
+    netconfig* const tcp = ::getnetconfigent("tcp");
+    ASSERT_NE(tcp, nullptr);
+    const SockAddr local = *SockAddr::parse("127.0.0.1:2049", 0);
+    sockaddr_storage room{};
+    std::memcpy(&room, local.sa(), local.sa_len());
+    netbuf where{local.sa_len(), local.sa_len(), &room};
+    EXPECT_TRUE(::rpcb_set(prog, kVers, tcp, &where));
+    ::freenetconfigent(tcp);
+}
+
 // What rpcbind tells everybody of the program: "NETID ADDRESS " of each entry.
 std::string entries_of(rpcprog_t prog) {
     netconfig* const tcp = ::getnetconfigent("tcp");
@@ -116,6 +129,23 @@ std::string address_of(const char* host, rpcprog_t prog) {
     if (rpcb_rdma_getaddr(host, prog, kVers, &address) == FALSE)
         return clnt_sperrno(get_rpc_createerr().cf_stat);
     return SockAddr::from(static_cast<sockaddr*>(static_cast<void*>(&address))).to_string();
+}
+// By RPCBPROC_GETADDRLIST: the netids of the program, or why there is no answer.
+std::string netids_of(rpcprog_t prog) {
+    CLIENT* const client = ::clnt_create("127.0.0.1", RPCBPROG, RPCBVERS4, "tcp");
+    if (client == nullptr) return clnt_sperrno(get_rpc_createerr().cf_stat);
+    char none[] = "";
+    RPCB what{prog, kVers, none, none, none};
+    rpcb_entry_list_ptr list = nullptr;
+    const timeval timeout{1, 0};
+    const clnt_stat status =
+        clnt_call(client, RPCBPROC_GETADDRLIST, (sunrpc::xdr_proc<rpcb, xdr_rpcb>), &what,
+                  (sunrpc::xdr_proc<rpcb_entry_list_ptr, xdr_rpcb_entry_list_ptr>), &list, timeout);
+    std::string found = status == RPC_SUCCESS ? "" : clnt_sperrno(status);
+    for (const rpcb_entry_list* at = list; at != nullptr; at = at->rpcb_entry_next)
+        found += std::string(at->rpcb_entry_map.r_nc_netid) + ' ';
+    clnt_destroy(client);
+    return found;
 }
 const std::string kNotRegistered = clnt_sperrno(RPC_PROGNOTREGISTERED);
 
@@ -143,17 +173,29 @@ TEST(RpcbRdma, B68_OtherTransportsStay) {
         const Rpcbind rpcbind;
         const Listener listener = listen_at("127.0.0.1:20049");
         ASSERT_NE(listener, nullptr);
-        netconfig* const tcp = ::getnetconfigent("tcp");
-        ASSERT_NE(tcp, nullptr);
-        const SockAddr local = *SockAddr::parse("127.0.0.1:2049", 0);
-        sockaddr_storage room{};
-        std::memcpy(&room, local.sa(), local.sa_len());
-        netbuf where{local.sa_len(), local.sa_len(), &room};
-        ASSERT_TRUE(::rpcb_set(kProg, kVers, tcp, &where));
-        ::freenetconfigent(tcp);
+        register_tcp(kProg);
         ASSERT_TRUE(rpcb_rdma_set(kProg, kVers, listener.get()));
         ASSERT_TRUE(rpcb_rdma_unset(kProg, kVers));
         EXPECT_EQ(entries_of(kProg), "tcp 127.0.0.1.8.1 ");
+    });
+}
+
+// rpcbind does not answer RPCBPROC_GETADDRLIST for a program with an entry of RDMA: nothing makes
+// one but who asks for it, and taking it back is the end of that.
+TEST(RpcbRdma, WithoutAnEntryGetaddrlistIsAnswered) {
+    run_apart([] {
+        const Rpcbind rpcbind;
+        const Listener listener = listen_at("127.0.0.1:20049");
+        ASSERT_NE(listener, nullptr);
+        EXPECT_TRUE(svc_reg(
+            listener.get(), kProg, kVers, [](svc_req*, SVCXPRT*) {}, nullptr));
+        register_tcp(kProg);
+        EXPECT_EQ(entries_of(kProg), "tcp 127.0.0.1.8.1 ");
+        EXPECT_EQ(netids_of(kProg), "tcp ");
+        ASSERT_TRUE(rpcb_rdma_set(kProg, kVers, listener.get()));
+        (void)netids_of(kProg);  // rpcbind 1.2.6: no answer
+        ASSERT_TRUE(rpcb_rdma_unset(kProg, kVers));
+        EXPECT_EQ(netids_of(kProg), "tcp ");
     });
 }
 
