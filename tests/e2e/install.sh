@@ -7,7 +7,7 @@ prefix=$work/prefix
 cmake --install "$build" --prefix "$prefix" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "cmake --install"; }
 if sed -n 's/^-- \(Installing\|Up-to-date\): //p' "$work/log" | grep -v "^$prefix/" >&2; then fail "outside of the prefix"; fi
 files=(bin/nfsrdmad bin/nfsrdma bin/rpcrdma-ping bin/rpcrdma-dump share/man/man8/nfsrdmad.8 share/man/man5/nfsrdma-exports.5
-    share/man/man1/nfsrdma.1 share/man/man1/rpcrdma-stress.1 lib/systemd/system/nfsrdmad.service share/doc/nfsrdma/LICENSE)
+    lib/systemd/system/nfsrdmad.service share/doc/nfsrdma/LICENSE)
 # Where libfuse is.
 [ ! -x "$BIN/mount.nfsrdma" ] || files+=(sbin/mount.nfsrdma sbin/mount.fuse.nfsrdma share/man/man8/mount.nfsrdma.8)
 # tests/consumer builds with it, from a prefix as this one.
@@ -27,7 +27,11 @@ chmod 0700 "$work/state"
 make_tree "$work/tree"
 run() { env -i PATH=/usr/bin:/bin HOME=/nonexistent timeout 60 "$@"; }
 for program in "$prefix"/bin/* "$prefix"/sbin/*; do
-    [ ! -x "$program" ] || run "$program" --help >"$work/out" || { cat "$work/out" >&2; fail "$program --help"; }
+    [ -x "$program" ] || continue
+    run "$program" --help >"$work/out" || { cat "$work/out" >&2; fail "$program --help"; }
+    name=${program##*/}
+    # mount.fuse.TYPE is how mount(8) finds mount.TYPE.
+    [ -n "$(find "$prefix/share/man" -name "${name/.fuse./.}.[18]")" ] || fail "no man page of $name"
 done
 
 # The unit names the programs where they are: its commands do what they are for.
