@@ -29,9 +29,7 @@ run() { env -i PATH=/usr/bin:/bin HOME=/nonexistent timeout 60 "$@"; }
 for program in "$prefix"/bin/* "$prefix"/sbin/*; do
     [ -x "$program" ] || continue
     run "$program" --help >"$work/out" || { cat "$work/out" >&2; fail "$program --help"; }
-    name=${program##*/}
-    # mount.fuse.TYPE is how mount(8) finds mount.TYPE.
-    [ -n "$(find "$prefix/share/man" -name "${name/.fuse./.}.[18]")" ] || fail "no man page of $name"
+    [ -n "$(find "$prefix/share/man" -name "${program##*/}.[18]")" ] || fail "no man page of $program"
 done
 
 # The unit names the programs where they are: its commands do what they are for.
@@ -61,7 +59,7 @@ if command -v systemd-analyze >/dev/null; then
 fi
 if command -v man >/dev/null; then
     for page in "$prefix"/share/man/man?/*; do
-        LC_ALL=C.UTF-8 man --warnings -l "$page" >"$work/out" 2>"$work/warnings" || fail "man -l $page"
+        (cd "$prefix/share/man" && LC_ALL=C.UTF-8 man --warnings -l "$page") >"$work/out" 2>"$work/warnings" || fail "man -l $page"
         [ ! -s "$work/warnings" ] && [ "$(wc -l <"$work/out")" -gt 20 ] || { cat "$work/warnings" >&2; fail "$page"; }
     done
 fi
