@@ -47,6 +47,13 @@ inline std::uint32_t read_max(const void* args) {
 inline std::uint32_t link_max(const void* /*args*/) {
     return 9000;  // of xdr_wrapstring
 }
+inline std::string pattern(std::uint32_t bytes, char seed = 'a') {
+    std::string made(bytes, 0);
+    for (std::uint32_t i = 0; i < bytes; ++i)
+        made[i] = static_cast<char>(seed + static_cast<char>(i % 61));
+    return made;
+}
+
 inline std::uint32_t echo_max(const void* args) {
     return static_cast<const blob*>(args)->blob_len;
 }
